@@ -1,0 +1,317 @@
+"""The analysis of a program: which functions are roots, their fixpoints, and the sites that rules ask about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ampclip_lint.amp.builder import Place, TooLarge
+from ampclip_lint.amp.calls import Calls
+from ampclip_lint.amp.faults import Fault, FaultKind, Mark
+from ampclip_lint.amp.link import Linked, PresumeEnabled, link
+from ampclip_lint.amp.lower import Lowering
+from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
+from ampclip_lint.amp.narrate import trace_of
+from ampclip_lint.amp.ops import OPERATIONS, Clip, ClipKind, Edit, Op, Read
+from ampclip_lint.amp.protocol import Protocol
+from ampclip_lint.amp.units import Ref
+from ampclip_lint.diagnostics import Confidence, Position, Span
+from ampclip_lint.flow.facts import Atom, Facts
+from ampclip_lint.flow.graph import Node
+from ampclip_lint.flow.solver import Exploration, Visit, solve
+from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
+from ampclip_lint.syntax.source import SourceFile
+
+#: A function that mentions one of these takes part in loss scaling.
+SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
+
+
+@dataclass(frozen=True)
+class SyntaxProblem:
+    """A file that mentions a scaler and does not parse."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that was not analysed, and why."""
+
+    span: Span
+    message: str
+
+
+class GradScalerDomain:
+    """The solver's client: the protocol on the states of one function."""
+
+    def __init__(self, linked: Linked) -> None:
+        self.linked = linked
+        self.protocol = Protocol(linked.clears)
+
+    def transfer(
+        self, node: Node, state: State, facts: Facts
+    ) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
+        op = node.op
+        if isinstance(op, PresumeEnabled):
+            yield state, tuple((atom, op.holds) for atom in op.atoms if facts.value(atom) is None)
+            return
+        step = self.protocol.advance(op, node.index, state, self.disabled(facts))
+        if step.state is not None:
+            yield step.state, ()
+
+    def disabled(self, facts: Facts) -> frozenset[Ref]:
+        """The scalers whose S is 1 in a world."""
+        off = {s for s, atom in self.linked.enabled.items() if facts.value(atom) is False}
+        return self.linked.inert | off
+
+    def key(self, state: State) -> Hashable:
+        return state
+
+    def entry(self) -> State:
+        """Unknown buffers and stage READY; what the function itself makes is empty."""
+        buffers = {o: Buffer(unknown=o in self.linked.outside) for o in self.linked.optimizers}
+        scalers = {
+            s: ScalerState(scaled=True, unknown=True) for s in self.linked.scalers if s not in self.linked.constructed
+        }
+        return State(buffers=Table(buffers), scalers=Table(scalers))
+
+
+class Site:
+    """An operation at its place in the source, with the faults that were found there."""
+
+    def __init__(self, analysis: FunctionAnalysis, node: Node, found: Sequence[tuple[Mark, Visit[State]]]) -> None:
+        self.op: Op = node.op
+        self.node = node
+        self._analysis = analysis
+        self._found = found
+
+    @property
+    def span(self) -> Span:
+        """Where the call stands. A clip or read by hand in a function that has nothing to do with scalers is shown
+        at the call that enters it."""
+        place: Place = self.node.place
+        hand = isinstance(self.op, (Edit, Read)) or (
+            isinstance(self.op, Clip) and self.op.kind in (ClipKind.HAND, ClipKind.ADAPTIVE)
+        )
+        frame = place.frame
+        while hand and not frame.has_scaler_calls and frame.called_at is not None and frame.caller is not None:
+            if frame.caller.called_at is None and not frame.caller.concrete.info.owner and frame.called_at.call is None:
+                break
+            if frame.called_at.call is None:
+                break
+            place, frame = frame.called_at, frame.caller
+        return place.span
+
+    def faults(self, kind: FaultKind) -> Iterator[Fault]:
+        """The faults of one kind here, definite ones first."""
+        marked = [(mark, visit) for mark, visit in self._found if mark.kind is kind]
+        marked.sort(key=lambda pair: bool(pair[1].world.doubt))
+        for mark, visit in marked:
+            yield self._analysis.fault(mark, visit)
+
+
+@dataclass(eq=False)
+class FunctionAnalysis:
+    """One root function with everything it calls: the graph, its fixpoint, and the faults by site."""
+
+    info: FunctionInfo
+    linked: Linked | None = None
+    exploration: Exploration[State] | None = None
+    domain: GradScalerDomain | None = None
+    gaps: list[Gap] = field(default_factory=list)
+    _marks: dict[int, list[tuple[Mark, Visit[State]]]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.info.qualname.replace(".<locals>", "")
+
+    @property
+    def span(self) -> Span:
+        return info_span(self.info)
+
+    def sites(self, op_type: type | tuple[type, ...]) -> Iterator[Site]:
+        """Every operation of a kind that some path reaches, in the order of the graph."""
+        if self.linked is None or self.exploration is None:
+            return
+        for node in self.linked.graph.nodes:
+            if isinstance(node.op, op_type) and node.index in self.exploration.visits:
+                yield Site(self, node, self._marks.get(node.index, ()))
+
+    def fault(self, mark: Mark, visit: Visit[State]) -> Fault:
+        assert self.linked is not None and self.domain is not None
+        subject = ", ".join(dict.fromkeys(o.text for o in mark.optimizers)) or "gradients"
+        return Fault(
+            mark.kind,
+            Confidence.POSSIBLE if visit.world.doubt else Confidence.DEFINITE,
+            trace_of(mark, visit, self.linked.graph, self.domain),
+            subject,
+            mark.scaler.text if mark.scaler is not None else "scaler",
+            {"file": self.info.module.file.name},
+        )
+
+    def find_faults(self) -> None:
+        """The one pass after the fixpoint that asks every world what is wrong at its operation."""
+        assert self.linked is not None and self.exploration is not None and self.domain is not None
+        for index, visits in self.exploration.visits.items():
+            node = self.linked.graph.nodes[index]
+            if not isinstance(node.op, OPERATIONS):
+                continue
+            for visit in visits:
+                disabled = self.domain.disabled(visit.world.facts)
+                for mark in self.domain.protocol.advance(node.op, index, visit.world.state, disabled).marks:
+                    self._marks.setdefault(mark.at, []).append((mark, visit))
+
+
+@dataclass
+class ProgramAnalysis:
+    """What was found out about a program."""
+
+    functions: Sequence[FunctionAnalysis]
+    syntax_errors: Sequence[SyntaxProblem]
+    index: ProgramIndex
+
+
+def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> ProgramAnalysis:
+    """Analyse files as one program; `only`: the qualified name of a function to read as the sole root."""
+    modules: list[ModuleIndex] = []
+    problems: list[SyntaxProblem] = []
+    for file in files:
+        try:
+            modules.append(ModuleIndex(file, ast.parse(file.text)))
+        except SyntaxError as error:
+            row, column = error.lineno or 1, error.offset or 1
+            position = Position(row, max(1, column))
+            problems.append(SyntaxProblem(Span(file.name, position, position), error.msg or "invalid syntax"))
+        except (ValueError, RecursionError, MemoryError) as error:
+            position = Position(1, 1)
+            problems.append(SyntaxProblem(Span(file.name, position, position), str(error) or type(error).__name__))
+    program = ProgramIndex(modules)
+    functions: list[FunctionAnalysis] = []
+    if only is not None:
+        wanted = [info for info in _all(program) if info.qualname.replace(".<locals>", "") == only]
+        functions = [analyse_function(info, program) for info in wanted]
+        return ProgramAnalysis(functions, problems, program)
+    covered: set[FunctionInfo] = set()
+    for info in roots(program):
+        result = analyse_function(info, program)
+        functions.append(result)
+        covered |= result.__dict__.get("followed", set())
+        covered.add(info)
+    for info in _all(program):
+        if info not in covered and info.outer is None and _direct(info):
+            result = analyse_function(info, program)
+            functions.append(result)
+            covered |= result.__dict__.get("followed", set()) | {info}
+    return ProgramAnalysis(functions, problems, program)
+
+
+def _all(program: ProgramIndex) -> Iterator[FunctionInfo]:
+    for module in program.modules:
+        yield module.body
+        yield from module.everything
+
+
+def _direct(info: FunctionInfo) -> bool:
+    """Whether a function takes part in loss scaling by its own words."""
+    words = info.words
+    return bool(words & SEEDS) or {"scale", "backward"} <= words or {"scaler", "step"} <= words
+
+
+def roots(program: ProgramIndex) -> list[FunctionInfo]:
+    """Functions that lead to loss scaling and that no other such function calls."""
+    table: dict[str, list[FunctionInfo]] = {}
+    everything = list(_all(program))
+    for info in everything:
+        table.setdefault(info.name, []).append(info)
+    interesting = {info for info in everything if _direct(info)}
+    callers: dict[FunctionInfo, list[FunctionInfo]] = {}
+    for info in everything:
+        for name in info.calls:
+            named = table.get(name, ())
+            if 0 < len(named) <= 6:
+                for callee in named:
+                    callers.setdefault(callee, []).append(info)
+    pending = list(interesting)
+    while pending:
+        for caller in callers.get(pending.pop(), ()):
+            if caller not in interesting and not isinstance(caller.node, ast.Module):
+                interesting.add(caller)
+                pending.append(caller)
+    # A module's body takes part where it trains itself; else its functions are the roots.
+    interesting = {
+        info
+        for info in interesting
+        if not isinstance(info.node, ast.Module) or info.words & {"backward", "unscale_"} and "step" in info.words
+    }
+    result = []
+    for info in everything:
+        if info not in interesting or info.outer is not None:
+            continue
+        if any(caller in interesting and caller is not info for caller in callers.get(info, ())):
+            continue
+        result.append(info)
+    return result
+
+
+def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnalysis:
+    """Lower, link, solve and judge one root."""
+    result = FunctionAnalysis(info)
+    endless = info.self_name is not None and _has_whole_cycle(info, program)
+    lowering = Lowering(program)
+    try:
+        lowering.lower_root(info, endless)
+    except TooLarge:
+        result.gaps.append(Gap(result.span, f"`{result.name}` is too large to follow with all that it calls"))
+        return result
+    except (cst.ParserSyntaxError, RecursionError) as error:
+        result.gaps.append(Gap(result.span, f"`{result.name}` could not be read: {type(error).__name__}"))
+        return result
+    result.__dict__["followed"] = lowering.followed
+    for place, message in lowering.gaps:
+        result.gaps.append(Gap(place.span if isinstance(place, Place) else result.span, message))
+    linked = link(lowering)
+    if not linked.scalers:
+        return result
+    result.linked = linked
+    result.domain = GradScalerDomain(linked)
+    result.exploration = solve(linked.graph, [result.domain.entry()], result.domain)
+    if result.exploration.exhausted:
+        result.gaps.append(Gap(result.span, f"the paths of `{result.name}` are too many; some were not followed"))
+    elif result.exploration.joined:
+        result.gaps.append(Gap(result.span, f"the worlds of `{result.name}` were joined; findings behind are uncertain"))
+    result.find_faults()
+    return result
+
+
+def _has_whole_cycle(info: FunctionInfo, program: ProgramIndex) -> bool:
+    """Whether a method, with what it calls, makes gradients and applies them: then it is called again and again."""
+    helper = Calls(program)
+    seen: set[FunctionInfo] = set()
+    pending = [info]
+    words: set[str] = set()
+    while pending and len(seen) < 60:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        words |= current.words
+        for name in current.calls:
+            pending += helper.named(name)
+    return "backward" in words and "step" in words
+
+
+def info_span(info: FunctionInfo) -> Span:
+    """The first line of a function."""
+    row = getattr(info.node, "lineno", 1)
+    column = getattr(info.node, "col_offset", 0) + 1
+    name = "" if isinstance(info.node, ast.Module) else info.qualname.replace(".<locals>", "")
+    return Span(info.module.file.name, Position(row, column), Position(row, column), name)
+
+
+def functions_of(analysis: ProgramAnalysis) -> Iterable[FunctionAnalysis]:
+    """The analysed roots."""
+    return analysis.functions

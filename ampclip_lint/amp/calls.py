@@ -1,0 +1,1120 @@
+"""Calls: the protocol's own methods, functions of the program (followed in place), and everything else (the API table)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from ampclip_lint.amp import api
+from ampclip_lint.amp.builder import Draft, Flow, Frame, Scope, negate, unit_of
+from ampclip_lint.amp.expressions import Expressions, _code
+from ampclip_lint.amp.units import PLAIN, Bounded, Inverse, OfGradients, Product, Ref, Root, ScaleOf, Sum
+from ampclip_lint.amp.values import (
+    NONE,
+    Choice,
+    Cls,
+    Cond,
+    Const,
+    Ext,
+    Fn,
+    Grads,
+    Groups,
+    Items,
+    Key,
+    Kind,
+    LambdaFn,
+    Map,
+    Method,
+    Obj,
+    Params,
+    Partial,
+    Seq,
+    Super,
+    Sym,
+    Tensor,
+    Value,
+)
+from ampclip_lint.flow.facts import Atom, IsNone, Learn, Subject, Truthy
+from ampclip_lint.syntax.concrete import ConcreteFunction
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted
+
+#: Words that make a function worth following.
+PROTOCOL = frozenset(
+    {
+        "backward", "unscale_", "zero_grad", "step", "update", "scale", "get_scale", "grad", "GradScaler", "param_groups",
+        "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_", "parameters", "optim",
+        "ShardedGradScaler", "is_enabled",
+    }
+)
+#: Methods that torch's own objects have: seeing one of them says nothing about a class of the program.
+GENERIC = frozenset(
+    {
+        "step", "update", "zero_grad", "scale", "backward", "parameters", "named_parameters", "train", "eval", "to", "cuda", "cpu",
+        "state_dict", "load_state_dict", "unscale_", "get_scale", "param_groups", "is_enabled", "forward", "modules",
+        "named_modules", "append", "items", "values", "keys", "get", "module", "item", "mean", "sum", "grad", "detach", "data",
+        "device", "size", "shape", "children", "apply", "requires_grad_", "defaults", "state", "add_param_group", "no_sync",
+        "dataset", "sampler", "set_epoch", "write", "log", "add_scalar", "close", "flush", "n", "lr", "name", "type",
+    }
+)
+SMALL_BODY = 6
+MAX_DEPTH = 14
+#: The words of functions that only look at objects or keep them.
+_HARMLESS = ("save", "load", "log", "print", "state_dict", "checkpoint", "dump", "lr_scheduler", "get_lr", "len", "id", "str", "repr")
+
+
+@dataclass
+class Arguments:
+    """Evaluated arguments of a call."""
+
+    positional: list[Value] = field(default_factory=list)
+    keyword: dict[str, Value] = field(default_factory=dict)
+    open: bool = False
+
+    def get(self, index: int, name: str) -> Value | None:
+        if index < len(self.positional):
+            return self.positional[index]
+        return self.keyword.get(name)
+
+    def all(self) -> list[Value]:
+        return [*self.positional, *self.keyword.values()]
+
+
+class Calls(Expressions):
+    """Evaluation of calls."""
+
+    def __init__(self, program: object) -> None:
+        super().__init__(program)  # type: ignore[arg-type]
+        self.frame_ids: dict[Hashable, int] = {}
+        self.concretes: dict[FunctionInfo, ConcreteFunction] = {}
+        self.owned: dict[Key, frozenset[Key] | None] = {}
+        self.classes_of: dict[Key, ClassInfo | None] = {}
+        self.scaler_evidence: set[Ref] = set()
+        self.constructed_scalers: set[Ref] = set()
+        self.inert_scalers: set[Ref] = set()
+        self.optimizer_evidence: set[Ref] = set()
+        self.module_evidence: set[Key] = set()
+        self.framework_evidence: set[Key] = set()
+        self.followed: set[FunctionInfo] = set()
+        self.gaps: list[tuple[object, str]] = []
+        self.no_grad = 0
+        self._relevant: dict[FunctionInfo, bool] = {}
+        self.closures: set[FunctionInfo] = set()
+
+    # -- the call itself --------------------------------------------------------------------------------------------
+
+    def call_expression(self, node: cst.Call) -> Value:
+        if isinstance(node.func, cst.Name) and node.func.value == "super":
+            cls = self.frame.info.owner
+            if cls is not None and self.frame.self_value is not None:
+                return Super(cls, self.frame.self_value)
+        if isinstance(node.func, cst.Attribute):
+            base = self.evaluate(node.func.value)
+            arguments = self.arguments(node)
+            return self.each_option(base, node, lambda option: self.method(option, node, arguments))
+        function = self.evaluate(node.func)
+        arguments = self.arguments(node)
+        return self.each_option(function, node, lambda option: self.apply(option, arguments, node))
+
+    def arguments(self, node: cst.Call) -> Arguments:
+        result = Arguments()
+        for arg in node.args:
+            value = self.evaluate(arg.value)
+            if arg.star == "*":
+                if isinstance(value, Seq):
+                    result.positional.extend(value.items)
+                elif isinstance(value, (Params, Grads)):
+                    result.positional.append(value)
+                else:
+                    result.open = True
+            elif arg.star == "**":
+                if isinstance(value, Map):
+                    result.keyword.update((str(key), item) for key, item in value.items)
+                else:
+                    result.open = True
+            elif arg.keyword is not None:
+                result.keyword[arg.keyword.value] = value
+            else:
+                result.positional.append(value)
+        return result
+
+    def each_option(self, value: Value, node: cst.Call, use: object) -> Value:
+        """Call each thing that the callee (or its object) may be, in the worlds where it is that."""
+        if not isinstance(value, Choice):
+            return use(value)  # type: ignore[operator, no-any-return]
+        from ampclip_lint.flow.facts import Equals
+
+        arms: list[tuple[Flow, object]] = []
+        start = self.fork()
+        for index, option in enumerate(value.options):
+            if isinstance(option, Const):
+                continue  # Calling it would raise: being here proves that it is another option.
+            self.flow = Flow(list(start.cur), dict(start.env))
+            self.assume(Atom(self.tag(value.key), Equals(index)), True)
+            arms.append((self.flow, lambda option=option: use(option)))  # type: ignore[operator]
+        if not arms:
+            self.flow = start
+            return self.fresh(self.label(node))
+        return self.merge_values(arms, ("callee", self.label(node)))
+
+    def method(self, base: Value, node: cst.Call, arguments: Arguments) -> Value:
+        """``base.name(…)``."""
+        assert isinstance(node.func, cst.Attribute)
+        name = node.func.attr.value
+        if isinstance(base, (Tensor, Grads, Params, Groups, Seq, Map, Items)) or (
+            isinstance(base, Obj) and base.kind in (Kind.SCALER, Kind.OPTIMIZER) and base.cls is None
+        ):
+            return self.known_method(base, name, arguments, node)
+        function = self.attribute(base, name, node.func)
+        return self.each_option(function, node, lambda option: self._method_value(base, name, option, arguments, node))
+
+    def _method_value(self, base: Value, name: str, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        if isinstance(function, (Fn, Cls, Ext, Partial, LambdaFn)):
+            return self.apply(function, arguments, node)
+        if isinstance(function, Obj) or isinstance(function, Sym) and function != Sym(("attr", self.key_of(base), name)):
+            return self.apply(function, arguments, node)
+        if isinstance(base, Super):
+            base = base.of
+        return self.known_method(base, name, arguments, node)
+
+    def apply(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """Call a value."""
+        match function:
+            case Fn():
+                return self.follow(function, arguments, node)
+            case Cls(info):
+                return self.instantiate(info, arguments, node)
+            case Ext(name):
+                return self.external(name, arguments, node)
+            case Partial(inner, args, kwargs):
+                merged = Arguments([*args, *arguments.positional], {**dict(kwargs), **arguments.keyword}, arguments.open)
+                return self.each_option(inner, node, lambda option: self.apply(option, merged, node))
+            case Method(of, name):
+                return self.known_method(of, name, arguments, node)
+            case LambdaFn():
+                return self.follow_lambda(function, arguments, node)
+            case Obj(cls=cls) if cls is not None:
+                method = self.program.method(cls, "__call__")
+                if method is not None:
+                    return self.follow(Fn(method, -1, function), arguments, node)
+                forward = self.program.method(cls, "forward")
+                if forward is not None and self.relevant(forward, strict=True):
+                    return self.follow(Fn(forward, -1, function), arguments, node)
+        return self.unknown_call(function, arguments, node)
+
+    # -- functions of the program -----------------------------------------------------------------------------------
+
+    def relevant(self, info: FunctionInfo, strict: bool = False) -> bool:
+        """Whether following a function can matter: it takes part in the protocol, or is small enough to be a test."""
+        if not strict and len(info.node.body) <= SMALL_BODY:
+            return True
+        known = self._relevant.get(info)
+        if known is None:
+            self._relevant[info] = False
+            known = bool(info.words & PROTOCOL) or any(
+                self.relevant(other, strict=True)
+                for name in info.calls
+                for other in self.named(name)
+            )
+            known = known or any("clip" in word for word in info.calls)
+            self._relevant[info] = known
+        return known
+
+    def named(self, name: str) -> list[FunctionInfo]:
+        """Every function of the program with this bare name; too many mean nothing."""
+        table = self.program.__dict__.get("_by_name")
+        if table is None:
+            table = {}
+            for info in self.program.functions():
+                table.setdefault(info.name, []).append(info)
+            self.program.__dict__["_by_name"] = table
+        found: list[FunctionInfo] = table.get(name, [])
+        return found if len(found) <= 6 else []
+
+    def concrete(self, info: FunctionInfo) -> ConcreteFunction:
+        found = self.concretes.get(info)
+        if found is None:
+            cache = self.program.__dict__.setdefault("_concrete", {})
+            found = cache.get(info)
+            if found is None:
+                found = cache[info] = ConcreteFunction(info)
+            self.concretes[info] = found
+        return found
+
+    def depth(self) -> int:
+        count, frame = 0, self.frame
+        while frame is not None and frame.caller is not None:
+            count, frame = count + 1, frame.caller
+        return count
+
+    def follow(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
+        """Lower a function of the program in place of its call."""
+        info = function.info
+        if info.is_generator or not self.relevant(info):
+            if "contextmanager" in "".join(info.decorators):
+                return self.fresh(self.label(node))
+            return self.opaque(function, arguments, node)
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if frame.info is info and frame.self_value == function.bound:
+                return self.opaque(function, arguments, node)
+            frame = frame.caller
+        if self.depth() >= MAX_DEPTH:
+            self.at(node)
+            self.gaps.append((self.place, f"calls are followed {MAX_DEPTH} deep; `{info.qualname}` was not entered"))
+            return self.opaque(function, arguments, node)
+        self.at(node)
+        return self.enter(info, function.frame, function.bound, arguments, self.site(("call", self.label(node), info.qualname)))
+
+    def opaque(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
+        """A function that is not followed: its result reaches what its arguments reach, and its object."""
+        parts: list[Value] = arguments.all()
+        reach = self.reach_of(parts)
+        if function.bound is not None:
+            key = self.key_of(function.bound)
+            if reach is not None and key is not None:
+                reach = reach | {key} if function.info.name in ("forward", "__call__") else None
+        text = _code(node)[:60]
+        if self.no_grad:
+            reach = frozenset()
+        return Tensor(PLAIN, reach, base=self.fresh(self.label(node), text))
+
+    def enter(
+        self,
+        info: FunctionInfo,
+        lexical: int,
+        bound: Value | None,
+        arguments: Arguments | None,
+        site: Hashable,
+    ) -> Value:
+        """Lower a function's body here, in a frame of its own."""
+        path = (*(self.frame.path if self.frame else ()), site)
+        number = self.frame_ids.setdefault(path, len(self.frame_ids))
+        frame = Frame(
+            number, path, info, self.concrete(info), lexical if lexical >= 0 else None, self.frame, self.place, bound
+        )
+        if not self.scratch:
+            self.followed.add(info)
+        saved = (self.frame, self.statement, self.twin, self.place)
+        self.frame = frame
+        self.frames[number] = frame
+        try:
+            self.bind_parameters(frame, arguments)
+            scope = Scope("function", frame)
+            self.scopes.append(scope)
+            try:
+                self.suite(frame.concrete.body, frame.concrete.twins)
+                if not self.dead:
+                    self.flow.env[("ret", number)] = NONE
+                    scope.returns.append(self.flow)
+            finally:
+                self.scopes.pop()
+            self.twin = info.node.body[0] if info.node.body else self.twin
+            self.join(scope.returns, ("return", number))
+            value = self.flow.env.pop(("ret", number), NONE)
+            self.after_body(frame)
+        finally:
+            self.frame, self.statement, self.twin, self.place = saved
+        if not info.inner:
+            for key in [k for k in self.flow.env if isinstance(k, tuple) and k[0] == "v" and k[1] == number]:
+                del self.flow.env[key]
+        return value
+
+    def after_body(self, frame: Frame) -> None:
+        """Hook for what a root does when its body ends."""
+
+    def suite(self, body: object, twins: object) -> None:
+        raise NotImplementedError
+
+    def bind_parameters(self, frame: Frame, arguments: Arguments | None) -> None:
+        """Bind arguments by position, keyword and default; what is missing is unknown."""
+        node = frame.info.node
+        if isinstance(node, ast.Module):
+            return
+        spec = node.args
+        names = [a.arg for a in [*spec.posonlyargs, *spec.args]]
+        annotations = {a.arg: a.annotation for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]}
+        given = arguments or Arguments(open=True)
+        positional = list(given.positional)
+        if frame.self_value is not None and names:
+            positional.insert(0, frame.self_value)
+        bound: dict[str, Value] = {}
+        for name, value in zip(names, positional):
+            bound[name] = value
+        keyword = dict(given.keyword)
+        for name in [*names, *(a.arg for a in spec.kwonlyargs)]:
+            if name in keyword:
+                bound[name] = keyword.pop(name)
+        defaults = dict(zip(names[len(names) - len(spec.defaults) :], spec.defaults))
+        defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults) if d is not None})
+        for name in [*names, *(a.arg for a in spec.kwonlyargs)]:
+            if name not in bound:
+                if name in defaults and arguments is not None and not given.open:
+                    bound[name] = self.default_value(defaults[name], frame)
+                else:
+                    bound[name] = self.parameter(frame, name, annotations.get(name))
+        if spec.vararg is not None:
+            bound[spec.vararg.arg] = (
+                Seq(tuple(positional[len(names) :])) if not given.open else self.parameter(frame, spec.vararg.arg, None)
+            )
+        if spec.kwarg is not None:
+            bound[spec.kwarg.arg] = (
+                Map(tuple(keyword.items())) if not given.open else self.parameter(frame, spec.kwarg.arg, None)
+            )
+        for name, value in bound.items():
+            if isinstance(value, Tensor) and not isinstance(value.unit, type(PLAIN)):
+                value = self.materialize(value, name)
+            self.flow.env[("v", frame.id, name)] = value
+
+    def materialize(self, value: Tensor, name: str) -> Tensor:
+        """Keep the unit that a value has now under a name: what it was made from may change before it is used."""
+        slot = self.ref(("slot", self.frame.id, name, self.twin.lineno if self.twin is not None else 0), name)
+        self.emit(Draft("store", (slot, value.unit)))
+        from ampclip_lint.amp.units import Stored
+
+        return Tensor(Stored(slot), value.reach, value.of_gradients, value.of_weights, value.base)
+
+    def parameter(self, frame: Frame, name: str, annotation: ast.expr | None) -> Value:
+        """An unknown argument; an annotation may say what kind of thing it is."""
+        symbol = Sym(("param", frame.path, name), text=name)
+        named = dotted(annotation) if annotation is not None else None
+        if named:
+            from ampclip_lint.syntax.index import qualified
+
+            full = qualified(named, frame.info.module)
+            if api.is_scaler(full):
+                self.scaler_evidence.add(self.ref(symbol.key, name))
+            elif full in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(full):
+                self.optimizer_evidence.add(self.ref(symbol.key, name))
+            cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
+            if cls is not None:
+                self.classes_of[symbol.key] = cls
+        return symbol
+
+    def default_value(self, node: ast.expr, frame: Frame) -> Value:
+        if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str, type(None))):
+            return Const(node.value)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            if isinstance(node.operand.value, (int, float)):
+                return Const(-node.operand.value)
+        if isinstance(node, (ast.Tuple, ast.List)) and not node.elts:
+            return Seq(())
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            expression = cst.parse_expression(ast.unparse(node))
+            return self.evaluate(expression)
+        return Sym(("param", frame.path, ast.unparse(node)))
+
+    def follow_lambda(self, function: LambdaFn, arguments: Arguments, node: cst.Call) -> Value:
+        found, number = self.lambdas[function.node]
+        owner = self.frames.get(number, self.frame)
+        if self.depth() >= MAX_DEPTH:
+            return self.fresh(self.label(node))
+        names = [p.name.value for p in found.params.params]
+        saved = {name: self.flow.env.get(("v", owner.id, name)) for name in names}
+        for index, name in enumerate(names):
+            value = arguments.get(index, name)
+            self.flow.env[("v", owner.id, name)] = value if value is not None else self.fresh((self.label(node), name))
+        before, self.frame = self.frame, owner
+        self.frame = before if before is owner else owner
+        try:
+            result = self.evaluate(found.body)
+        finally:
+            self.frame = before
+        for name, value in saved.items():
+            if value is None:
+                self.flow.env.pop(("v", owner.id, name), None)
+            else:
+                self.flow.env[("v", owner.id, name)] = value
+        return result
+
+    # -- classes ----------------------------------------------------------------------------------------------------
+
+    def instantiate(self, info: ClassInfo, arguments: Arguments, node: cst.Call) -> Value:
+        """Make an instance: a scaler or optimizer where the class is one, else an object whose ``__init__`` is run."""
+        outside = self.program.outside_bases(info)
+        key: Key = ("instance", self.site((self.label(node), info.qualname)))
+        overridden = {"scale", "step", "update", "unscale_"}
+        mine = set().union(*(c.methods for c in self.program.mro(info)))
+        if any(api.is_scaler(base) for base in outside):
+            kind_is_plain = not mine & overridden
+            self.at(node)
+            return self.new_scaler(None, arguments, node, None if kind_is_plain else info)
+        if any(base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(base) for base in outside):
+            return self.new_optimizer(arguments, node, info)
+        obj = Obj(key, Kind.INSTANCE, info)
+        self.construct(info, obj, arguments, node)
+        return obj
+
+    def construct(self, info: ClassInfo, obj: Value, arguments: Arguments | None, node: cst.Call | None) -> None:
+        """Run ``__init__`` on a new instance, or bind the fields of a dataclass."""
+        init = self.program.method(info, "__init__")
+        if init is not None:
+            frame: Frame | None = self.frame
+            while frame is not None:
+                if frame.info is init:
+                    return
+                frame = frame.caller
+            if self.depth() < MAX_DEPTH and self.relevant(init, strict=False):
+                self.at(node)
+                self.enter(init, -1, obj, arguments, self.site(("init", self.label(node) if node is not None else 0)))
+        elif any("dataclass" in (dotted(d.func if isinstance(d, ast.Call) else d) or "") for d in info.node.decorator_list):
+            key = self.key_of(obj)
+            names = [name for cls in reversed(self.program.mro(info)) for name in cls.fields]
+            for index, name in enumerate(names):
+                value = (arguments or Arguments()).get(index, name)
+                if value is not None:
+                    self.flow.env[("a", key, name)] = value
+
+    def class_of(self, base: Value, node: cst.BaseExpression) -> ClassInfo | None:
+        """The class of the program that an object is an instance of; for unknown ones, the one that fits its use."""
+        if isinstance(base, Obj):
+            return base.cls
+        key = self.key_of(base)
+        if key is None or not isinstance(base, Sym):
+            return None
+        if key not in self.classes_of:
+            text = _code(node.value) if isinstance(node, cst.Attribute) else ""
+            self.classes_of[key] = self._fitting_class(text)
+        return self.classes_of[key]
+
+    def _fitting_class(self, text: str) -> ClassInfo | None:
+        """The one class of the program that has every attribute that is used on this expression."""
+        used = self.attributes_used(text)
+        if not used - GENERIC:
+            return None
+        fitting = []
+        for cls in self.program.classes():
+            has = self.program.attributes(cls)
+            if used <= has or (self.program.outside_bases(cls) and used <= has | GENERIC and (used & has) - GENERIC):
+                fitting.append(cls)
+        if len(fitting) > 1:
+            derived = {base for cls in fitting for base in self.program.mro(cls)[1:]}
+            fitting = [cls for cls in fitting if cls not in derived]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def attributes_used(self, text: str) -> frozenset[str]:
+        """The attributes that the current function (for ``self.x``: its class) reads from an expression."""
+        if not text:
+            return frozenset()
+        info = self.frame.info
+        nodes: list[ast.AST] = [info.node]
+        if info.self_name and text.startswith(f"{info.self_name}.") and info.owner is not None:
+            nodes = [method.node for method in info.owner.methods.values()]
+        cache = info.__dict__.setdefault("_attributes_used", {})
+        if text not in cache:
+            cache[text] = frozenset(
+                child.attr
+                for node in nodes
+                for child in ast.walk(node)
+                if isinstance(child, ast.Attribute) and dotted(child.value) == text
+            )
+        found: frozenset[str] = cache[text]
+        return found
+
+    def property_value(self, method: FunctionInfo, base: Value, name: str, node: cst.BaseExpression) -> Value:
+        if not self.relevant(method) or method.is_generator or self.depth() >= MAX_DEPTH:
+            return Sym(("attr", self.key_of(base), name), text=self.text(node))
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if frame.info is method:
+                return Sym(("attr", self.key_of(base), name), text=self.text(node))
+            frame = frame.caller
+        return self.enter(method, -1, base, Arguments(), self.site(("property", self.label(node), name)))
+
+    def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
+        """The value that a statement of a module's body assigns, without its operations."""
+        assert isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+        text = ast.unparse(node.value)
+        try:
+            expression = cst.parse_expression(text)
+        except cst.ParserSyntaxError:
+            return NONE
+        return self.in_scratch(lambda: self._at_module(module, node, expression))
+
+    def _at_module(self, module: ModuleIndex, node: ast.stmt, expression: cst.BaseExpression) -> Value:
+        path: tuple[Key, ...] = (("module", module.name),)
+        number = self.frame_ids.setdefault(path, len(self.frame_ids))
+        saved = (self.frame, self.statement, self.twin, self.place)
+        self.frame = Frame(number, path, module.body, self.concrete(module.body), None)
+        self.frames[number] = self.frame
+        self.statement, self.twin = expression, node
+        cache = self.program.__dict__.setdefault("_module_expressions", {})
+        expression = cache.setdefault(node, expression)
+        try:
+            return self._named(self.evaluate(expression), _target_text(node))
+        finally:
+            self.frame, self.statement, self.twin, self.place = saved
+
+    def in_scratch(self, use: object) -> Value:
+        """Run something whose operations are thrown away."""
+        from ampclip_lint.flow.graph import Graph
+
+        graph, flow, scopes = self.graph, self.flow, self.scopes
+        self.graph = Graph()
+        self.graph.add()
+        self.flow = Flow([(0, (), "")], dict(flow.env))
+        self.scopes = []
+        self.scratch += 1
+        try:
+            return use()  # type: ignore[operator, no-any-return]
+        finally:
+            self.scratch -= 1
+            self.graph, self.flow, self.scopes = graph, flow, scopes
+
+    # -- scalers and optimizers -------------------------------------------------------------------------------------
+
+    def enabled(self, key: Key, text: str = "") -> Subject:
+        """The subject "this scaler is enabled"."""
+        return Subject(("enabled", self.ref(key, text)), frozenset((("enabled", self.ref(key, text)),)), f"{text or 'scaler'} is enabled")
+
+    def new_scaler(self, name: str | None, arguments: Arguments, node: cst.Call, cls: ClassInfo | None = None) -> Value:
+        """A scaler is constructed: its ``enabled`` argument ties it to the flag that it is given."""
+        enabled_at, scale_at = api.SCALERS.get(name or "", (4, 0))
+        key: Key = ("scaler", self.site(self.label(node)))
+        ref = self.ref(key)
+        self.at(node)
+        self.emit(Draft("new_scaler", (ref,)))
+        self.scaler_evidence.add(ref)
+        self.constructed_scalers.add(ref)
+        flag = arguments.get(enabled_at, "enabled")
+        initial = arguments.get(scale_at, "init_scale")
+        if isinstance(initial, Const) and initial.value in (1, 1.0) and not isinstance(initial.value, bool):
+            self.inert_scalers.add(ref)
+        subject = self.enabled(key)
+        if flag is None:
+            if not arguments.open:
+                self.emit(Learn(Atom(subject, Truthy()), True))
+        else:
+            true, false = self.branch_on(self.as_test(flag))
+            for flow, holds in ((true, True), (false, False)):
+                if flow.cur:
+                    self.flow = flow
+                    self.emit(Learn(Atom(subject, Truthy()), holds))
+            self.join([true, false], ("enabled", self.site(self.label(node))))
+        return Obj(key, Kind.SCALER, cls)
+
+    def new_optimizer(self, arguments: Arguments, node: cst.Call, cls: ClassInfo | None = None) -> Value:
+        key: Key = ("optimizer", self.site(self.label(node)))
+        ref = self.ref(key)
+        self.optimizer_evidence.add(ref)
+        owned: frozenset[Key] | None = None
+        first = arguments.get(0, "params")
+        if first is not None:
+            owned = self.owners(first)
+        self.owned[key] = owned
+        return Obj(key, Kind.OPTIMIZER, cls)
+
+    def owners(self, value: Value | None) -> frozenset[Key] | None:
+        """Whose parameters a value stands for: of modules, of an optimizer, or of the value itself."""
+        match value:
+            case Params(owners):
+                return owners
+            case Grads(params):
+                return params.owners
+            case Seq(items) if items:
+                parts = [self.owners(item) for item in items]
+                return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
+            case Map(items):
+                for name, item in items:
+                    if name == "params":
+                        return self.owners(item)
+                parts = [self.owners(item) for _, item in items]
+                return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
+            case Groups(optimizer):
+                return frozenset((("optimizer", optimizer),))
+            case Choice(_, options):
+                parts = [self.owners(option) for option in options if option != NONE]
+                return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
+            case Sym(key, 0) | Obj(key):
+                return frozenset((key,))
+            case Tensor(base=Sym(key)):
+                return frozenset((key,))
+        return None
+
+    def targets(self, value: Value | None) -> Ref:
+        """A reference for a set of parameters, settled when the function's optimizers are known."""
+        owners = self.owners(value)
+        return self.ref(("targets", owners), "gradients")
+
+    # -- methods that the protocol knows ----------------------------------------------------------------------------
+
+    def known_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        assert isinstance(node.func, cst.Attribute)
+        text = _code(node.func.value)
+        match base:
+            case Grads():
+                return self.gradient_method(base, name, arguments, node)
+            case Tensor() if not (isinstance(base.base, Sym) and name not in api.IDENTITY_METHODS | {"backward", "pow", "sqrt"}):
+                return self.tensor_method(base, name, arguments, node)
+            case Params():
+                return self.tensor(PLAIN, (base,), node) if name in api.IDENTITY_METHODS else base
+            case Groups(optimizer):
+                return base if name != "get" else self.item(base, arguments.get(0, "key") or NONE, node)
+            case Map() | Seq() | Items():
+                return self.container_method(base, name, arguments, node)
+        key = self.key_of(base)
+        if key is None:
+            return self.unknown_call(base, arguments, node)
+        self.at(node)
+        if isinstance(base, Ext):
+            return self.external(f"{base.name}.{name}", arguments, node)
+        ref = self.ref(key, text)
+        first = arguments.get(0, "optimizer")
+        if name == "scale" and len(arguments.all()) == 1:
+            self.emit(Draft("scale", (ref,)))
+            self._not_none(base)
+            return self.scaled(arguments.all()[0], ref, node)
+        if name == "unscale_" and first is not None:
+            self.scaler_evidence.add(ref)
+            self.frame_of_scaler_call()
+            self._not_none(base)
+            return self._for_each(first, "unscale", ref, node)
+        if name == "step":
+            return self._step(base, ref, first, arguments, node)
+        if name == "update":
+            new_scale = bool(arguments.all()) and arguments.all() != [NONE]
+            self.emit(Draft("maybe_update", (ref, new_scale)))
+            return NONE
+        if name == "get_scale" and not arguments.all():
+            return Tensor(ScaleOf(ref), frozenset())
+        if name == "is_enabled" and not arguments.all():
+            return Cond(Atom(self.enabled(key, text), Truthy()))
+        if name == "zero_grad":
+            self.emit(Draft("zero", (ref,)))
+            return NONE
+        if name == "backward":
+            if not arguments.positional:
+                self.emit(Draft("backward", (unit_of(base), None, ref)))
+            else:
+                self.framework_evidence.add(key)
+            return NONE
+        if name in ("parameters", "named_parameters", "trainable_parameters", "get_parameters"):
+            self.module_evidence.add(key)
+            return Params(frozenset((key,)))
+        if name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_gradients"):
+            return self._method_clip(base, name, arguments, node)
+        if api.says_clip(name) and any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]):
+            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+        if name in ("cuda", "cpu", "to", "train", "eval", "half", "float", "double", "bfloat16", "compile", "share_memory", "requires_grad_"):
+            if name == "eval" or name == "train":
+                self.module_evidence.add(key)
+            return base
+        if name in ("items", "values", "keys") and not arguments.all():
+            return Sym(("attr", key, f"{name}()"), text=self.text(node))
+        if name in ("load_state_dict", "state_dict", "add_param_group", "register_step_pre_hook"):
+            return self.fresh(self.label(node))
+        if name in api.PURE_METHODS:
+            keys = tuple(self.pure_key(a) for a in arguments.all())
+            if None not in keys:
+                if len(arguments.positional) >= 1 and isinstance(arguments.positional[0], Const) and name == "get":
+                    return Sym(("attr", key, ("item", arguments.positional[0].value)), text=self.text(node))
+                return Sym(("pure", name, ("sym", key, 0), keys), text=self.text(node))
+        return self.unknown_call(base, arguments, node)
+
+    def frame_of_scaler_call(self) -> None:
+        self.frame.has_scaler_calls = True
+
+    def _not_none(self, base: Value) -> None:
+        """Calling a method proves that the object is there."""
+        if isinstance(base, Sym):
+            self.assume(Atom(self.subject(base), IsNone()), False)
+
+    def scaled(self, value: Value, scaler: Ref, node: cst.Call) -> Value:
+        """``scaler.scale(value)``; sequences element by element."""
+        self.frame_of_scaler_call()
+        if isinstance(value, Seq):
+            return Seq(tuple(self.scaled(item, scaler, node) for item in value.items))
+        reach = self.reach_of([value])
+        base = value.base if isinstance(value, Tensor) else None
+        flags = (value.of_gradients, value.of_weights) if isinstance(value, Tensor) else (False, False)
+        return Tensor(Product(unit_of(value), ScaleOf(scaler)), reach, *flags, base)
+
+    def reach_of(self, parts: list[Value]) -> frozenset[Key] | None:
+        """The modules that flow into a value computed from these."""
+        result: frozenset[Key] = frozenset()
+        for part in parts:
+            if isinstance(part, Tensor):
+                if part.reach is None:
+                    return None
+                result |= part.reach
+            elif isinstance(part, (Seq, Choice)):
+                inner = self.reach_of(list(part.items if isinstance(part, Seq) else part.options))
+                if inner is None:
+                    return None
+                result |= inner
+            elif isinstance(part, Map):
+                inner = self.reach_of([item for _, item in part.items])
+                if inner is None:
+                    return None
+                result |= inner
+            elif isinstance(part, Sym) and isinstance(part.key, tuple) and part.key[0] in ("param",):
+                return None if self._may_be_loss(part) else result
+        return result
+
+    @staticmethod
+    def _may_be_loss(part: Sym) -> bool:
+        return "loss" in part.text.lower()
+
+    def _for_each(self, value: Value, draft: str, ref: Ref, node: cst.Call) -> Value:
+        """Emit an operation for an optimizer, or in each world for the one that it is there."""
+        if isinstance(value, Choice):
+            self.each_option(value, node, lambda option: self._for_each(option, draft, ref, node))
+            return NONE
+        key = self.key_of(value)
+        if key is not None:
+            self.at(node)
+            self.emit(Draft(draft, (ref, self.ref(key, self._argument_text(node)))))
+        return NONE
+
+    @staticmethod
+    def _argument_text(node: cst.Call) -> str:
+        return _code(node.args[0].value)[:40] if node.args else "?"
+
+    def _step(self, base: Value, ref: Ref, first: Value | None, arguments: Arguments, node: cst.Call) -> Value:
+        if first is None:
+            closure = arguments.get(0, "closure")
+            if closure is None:
+                self.emit(Draft("plain_step", (ref,)))
+            return NONE
+        if isinstance(first, Fn):
+            # optimizer.step(closure): evaluates the model again; its own protocol.
+            self.closures.add(first.info)
+            return NONE
+        if isinstance(first, Choice):
+            return self.each_option(first, node, lambda option: self._step(base, ref, option, arguments, node))
+        key = self.key_of(first)
+        if key is None:
+            return NONE
+        second = arguments.get(1, "closure")
+        closure_given = isinstance(second, (Fn, LambdaFn))
+        if isinstance(second, Fn):
+            self.closures.add(second.info)
+        self.at(node)
+        self._not_none(base)
+        self.emit(Draft("scaler_step", (ref, self.ref(key, self._argument_text(node)), closure_given)))
+        self.frame_of_scaler_call()
+        return NONE
+
+    def _method_clip(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        """``model.clip_grad_norm_(1.0)`` (FSDP), ``optimizer.clip_grad_norm(1.0)``; frameworks unscale by themselves."""
+        key = self.key_of(base)
+        first = arguments.positional[0] if arguments.positional else None
+        if isinstance(first, (Params, Grads)) or "parameters" in arguments.keyword or first is not None and not isinstance(first, (Const, Sym, Tensor)):
+            if key in self.framework_evidence or name == "clip_gradients":
+                return self.fresh(self.label(node))
+            row = api.clip_call(f"torch.nn.utils.{name}") or api.CLIPS["torch.nn.utils.clip_grad_norm_"]
+            self.at(node)
+            self.emit(Draft("framework", (self.ref(key, "") if key is not None else None,)))
+            return self.clip(row, arguments, node, framework=key)
+        if name == "clip_gradients":
+            return self.fresh(self.label(node))
+        bound = arguments.get(0, "max_norm")
+        assert key is not None
+        kind = "value" if name == "clip_grad_value_" else "norm"
+        return self.emit_clip(kind, Params(frozenset((key,))), bound, node)
+
+    def container_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        assert isinstance(node.func, cst.Attribute)
+        if isinstance(base, Map):
+            if name == "values":
+                return Seq(tuple(value for _, value in base.items))
+            if name == "keys":
+                return Seq(tuple(Const(key) for key, _ in base.items))
+            if name == "items":
+                return Seq(tuple(Seq((Const(key), value)) for key, value in base.items))
+            if name == "get" and isinstance(arguments.get(0, "key"), Const):
+                wanted = arguments.positional[0]
+                for key, value in base.items:
+                    if isinstance(wanted, Const) and key == wanted.value:
+                        return value
+                return arguments.positional[1] if len(arguments.positional) > 1 else NONE
+        if isinstance(base, Seq) and name in ("append", "extend", "add") and arguments.positional:
+            added = arguments.positional[0]
+            items = (*base.items, *(added.items if name == "extend" and isinstance(added, Seq) else (added,)))
+            if len(items) <= 12 and isinstance(node.func.value, (cst.Name, cst.Attribute)):
+                self.assign(node.func.value, self.collect(list(items)))
+            return NONE
+        return self.fresh(self.label(node))
+
+    # -- tensors ----------------------------------------------------------------------------------------------------
+
+    def tensor_method(self, base: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if name == "backward":
+            self.at(node)
+            self.emit(Draft("backward", (base.unit, base.reach, None)))
+            return NONE
+        if name in ("detach", "item", "tolist", "numpy"):
+            return Tensor(base.unit, frozenset(), base.of_gradients, base.of_weights, base.base)
+        if name in ("pow", "square"):
+            return Tensor(Product(base.unit, base.unit), base.reach, base.of_gradients, base.of_weights)
+        if name == "sqrt":
+            return Tensor(Root(base.unit), base.reach, base.of_gradients, base.of_weights)
+        if name in ("mul", "mul_", "multiply"):
+            return self.arithmetic(cst.Multiply(), base, arguments.get(0, "other") or NONE, node)
+        if name in ("div", "div_", "true_divide"):
+            return self.arithmetic(cst.Divide(), base, arguments.get(0, "other") or NONE, node)
+        if name in ("add", "add_", "sub", "sub_"):
+            return self.arithmetic(cst.Add(), base, arguments.get(0, "other") or NONE, node)
+        if name in ("clamp", "clamp_", "clip", "clamp_max", "clamp_min", "minimum", "maximum", "clip_"):
+            if _is_floor(name, arguments):
+                return base
+            return Tensor(Bounded(base.unit), base.reach, base.of_gradients, base.of_weights)
+        if name in ("max", "min") and arguments.positional and not isinstance(arguments.positional[0], Const):
+            return Tensor(Bounded(base.unit), base.reach, base.of_gradients, base.of_weights)
+        if name in api.IDENTITY_METHODS:
+            return Tensor(base.unit, base.reach, base.of_gradients, base.of_weights, base.base)
+        if isinstance(base.base, Sym):
+            return self.unknown_call(base, arguments, node)
+        return Tensor(PLAIN, base.reach, base=self.fresh(self.label(node), self.text(node)))
+
+    def gradient_method(self, base: Grads, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        """A method of a gradient tensor: in-place ones edit the buffer."""
+        target = self.targets(base)
+        first = arguments.get(0, "other")
+        self.at(node)
+        if name in ("mul_", "div_", "multiply_"):
+            factor = unit_of(first)
+            self.edit_by_factor(target, Inverse(factor) if name == "div_" else factor, first, node)
+            return base
+        if name in ("clamp_", "clip_", "clamp_max_", "clamp_min_", "nan_to_num_"):
+            self.emit(Draft("clip", (target, unit_of(first), "value")))
+            return base
+        if name in ("zero_",):
+            self.emit(Draft("clear", (target,)))
+            return base
+        if name in ("add_", "sub_", "sign_", "copy_", "set_", "normal_", "addcmul_", "addcdiv_"):
+            if name == "copy_" and isinstance(first, (Grads, Tensor)):
+                return self.copy_gradient(base, first, node)
+            self.emit(Draft("edit", (target,)))
+            return base
+        if name in ("data", "detach", "view", "flatten", "to", "float", "contiguous", "is_contiguous", "coalesce"):
+            return base
+        if name in ("isnan", "isinf", "isfinite", "any", "all", "numel", "dim", "size", "detach_", "requires_grad_", "register_hook"):
+            return self.fresh(self.label(node))
+        if name in ("clone",):
+            return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{id(node)}")
+        return self.tensor_method(self.tensor(unit_of(base), (base,), node), name, arguments, node)
+
+    def copy_gradient(self, base: Grads, value: Value, node: cst.CSTNode) -> Value:
+        """``p.grad = f(p.grad)``: a factor where it is one, else whatever unit the value has."""
+        target = self.targets(base)
+        factor = Product(unit_of(value), Inverse(OfGradients((target,))))
+        if isinstance(value, Tensor) and value.of_gradients:
+            self.edit_by_factor(target, factor, value, node)
+        return base
+
+    def edit_by_factor(self, target: Ref, factor: object, value: Value | None, node: cst.CSTNode) -> None:
+        """Gradients times a number: a clip by hand where the number comes from gradients, else a change of unit."""
+        if isinstance(value, (Tensor, Grads)):
+            gradients = isinstance(value, Grads) or value.of_gradients
+            weights = isinstance(value, Tensor) and value.of_weights
+            if gradients:
+                self.emit(Draft("clip", (target, factor, "adaptive" if weights else "hand")))
+                return
+            self.emit(Draft("multiply", (target, factor)))
+
+    def assign_gradient(self, base: Value, value: Value) -> None:
+        """``p.grad = value``."""
+        if not isinstance(base, Params):
+            return
+        target = self.targets(base)
+        self.at()
+        if value == NONE:
+            self.emit(Draft("clear", (target,)))
+        elif isinstance(value, (Tensor, Grads)) and not isinstance(value, Grads):
+            if value.of_gradients:
+                self.copy_gradient(Grads(Params(base.owners)), value, self.statement)
+
+    # -- functions outside the program ------------------------------------------------------------------------------
+
+    def external(self, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        """A call that the API table may know."""
+        tail = name.rpartition(".")[2]
+        first = arguments.positional[0] if arguments.positional else None
+        self.at(node)
+        if api.is_scaler(name):
+            return self.new_scaler(name, arguments, node)
+        if api.is_optimizer(name):
+            return self.new_optimizer(arguments, node)
+        row = api.clip_call(name)
+        if row is not None:
+            return self.clip(row, arguments, node)
+        if name in ("functools.partial", "partial") and first is not None:
+            return Partial(first, tuple(arguments.positional[1:]), tuple(arguments.keyword.items()))
+        if name in ("itertools.chain", "itertools.chain.from_iterable", "chain", "chain.from_iterable"):
+            owners = self.owners(Seq(tuple(arguments.positional)))
+            return Params(owners) if owners is not None else self.fresh(self.label(node))
+        if name in ("filter", "map") and len(arguments.positional) > 1:
+            return self._mapped(name, arguments, node)
+        if name == "getattr" and len(arguments.positional) >= 2 and isinstance(arguments.positional[1], Const):
+            return self.attribute(arguments.positional[0], str(arguments.positional[1].value), node)
+        if name == "setattr" and len(arguments.positional) == 3 and isinstance(arguments.positional[1], Const):
+            key = self.key_of(arguments.positional[0])
+            if key is not None:
+                self.flow.env[("a", key, str(arguments.positional[1].value))] = arguments.positional[2]
+            return NONE
+        if name == "next":
+            return self.fresh(self.label(node), self.text(node))
+        if name == "dict":
+            if not arguments.positional and not arguments.open:
+                return Map(tuple(arguments.keyword.items()))
+            return first if isinstance(first, Map) else self.fresh(self.label(node))
+        if name in ("enumerate", "zip"):
+            return self.fresh(self.label(node))
+        if name in api.IDENTITY or tail in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "tqdm"):
+            return first if first is not None else Seq(())
+        if name in ("torch.autograd.backward",) and first is not None:
+            for item in first.items if isinstance(first, Seq) else (first,):
+                self.emit(Draft("backward", (unit_of(item), self.reach_of([item]), None)))
+            return NONE
+        if name == "torch.autograd.grad" and first is not None:
+            return Tensor(unit_of(first), frozenset(), False, False)
+        if name in ("torch.isfinite", "torch.isnan", "torch.isinf", "math.isfinite", "math.isnan", "math.isinf", "numpy.isfinite", "numpy.isnan"):
+            return self.fresh(self.label(node), self.text(node))
+        if name == "bool" and first is not None:
+            return Cond(self.formula(self.as_test(first))) if isinstance(first, (Sym, Cond, Const)) else self.fresh(self.label(node), self.text(node))
+        if name in ("any", "all") and isinstance(first, Seq):
+            formulas = [self.formula(self.as_test(item)) for item in first.items]
+            from ampclip_lint.amp.builder import all_of, any_of
+
+            return Cond(any_of(formulas) if name == "any" else all_of(formulas))
+        numeric = [a for a in arguments.all() if self._has_unit(a)]
+        if numeric:
+            if name in api.ROOTS:
+                return self.tensor(Root(unit_of(numeric[0])), numeric, node)
+            if name in api.SAME_UNIT:
+                if name in ("min", "max", "torch.min", "torch.max") and len(arguments.positional) > 1:
+                    bounded = self.tensor(Bounded(self._unit(numeric)), numeric, node)
+                    return bounded if name.endswith("min") or not self._is_small(arguments) else self.tensor(self._unit(numeric), numeric, node)
+                return self.tensor(self._unit(numeric), numeric, node)
+            if name in api.BOUNDED:
+                if name != "torch.minimum" and _is_floor("clamp", Arguments(arguments.positional[1:], arguments.keyword)):
+                    return self.tensor(self._unit(numeric), numeric, node)
+                return self.tensor(Bounded(self._unit(numeric)), numeric, node)
+        if name in api.PURE:
+            keys = tuple(self.pure_key(a) for a in arguments.all())
+            if None not in keys:
+                return Sym(("pure", name, keys), text=self.text(node))
+        if any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]) and api.says_clip(tail):
+            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+        return self.unknown_call(Ext(name), arguments, node)
+
+    @staticmethod
+    def _is_small(arguments: Arguments) -> bool:
+        return any(isinstance(a, Const) and isinstance(a.value, float) and 0 <= a.value < 0.1 for a in arguments.positional)
+
+    def _has_unit(self, value: Value) -> bool:
+        match value:
+            case Tensor():
+                return value.of_gradients or value.of_weights or value.unit != PLAIN
+            case Grads() | Params():
+                return True
+            case Seq(items):
+                return any(self._has_unit(item) for item in items)
+        return False
+
+    def _unit(self, values: list[Value]) -> object:
+        parts = []
+        for value in values:
+            if isinstance(value, Seq):
+                parts += [unit_of(item) for item in value.items]
+            else:
+                parts.append(unit_of(value))
+        return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+    def _mapped(self, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        items = arguments.positional[1]
+        if name == "filter":
+            return items
+        function = arguments.positional[0]
+        if isinstance(items, Seq) and len(items.items) <= 8:
+            one = [
+                self.each_option(function, node, lambda option, item=item: self.apply(option, Arguments([item]), node))
+                for item in items.items
+            ]
+            return Seq(tuple(one))
+        return self.fresh(self.label(node))
+
+    def unknown_call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """Code outside the program: scalers and optimizers that it receives escape."""
+        callee = _code(node.func)
+        tail = callee.rpartition(".")[2]
+        params_first = arguments.positional and isinstance(arguments.positional[0], (Params, Grads))
+        if params_first and api.says_clip(tail) and len(arguments.all()) > 1:
+            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+        quiet = tail[:1].isupper() or any(word in callee.lower() for word in _HARMLESS)
+        escaping = []
+        for value in arguments.all():
+            for item in value.items if isinstance(value, Seq) else (value,):
+                item = self.one(item)
+                if isinstance(item, (Sym, Obj)) and (key := self.key_of(item)) is not None:
+                    escaping.append(self.ref(key, item.text))
+        if escaping and not quiet:
+            self.at(node)
+            self.emit(Draft("escape", (tuple(escaping),)))
+        reach = self.reach_of(arguments.all())
+        key = self.key_of(function)
+        if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
+            reach = reach | {key}
+            if isinstance(node.func, cst.Attribute):
+                owner = key[1] if isinstance(key, tuple) and key[0] == "attr" else None
+                reach = reach | ({owner} if owner is not None else set())
+        if self.no_grad:
+            reach = frozenset()
+        return Tensor(PLAIN, reach, base=self.fresh(self.label(node), _code(node)[:60]))
+
+    # -- clipping ---------------------------------------------------------------------------------------------------
+
+    def clip(self, row: api.ClipCall, arguments: Arguments, node: cst.Call, framework: Key | None = None) -> Value:
+        params = arguments.get(*row.params)
+        bound = arguments.get(*row.bound)
+        kind = row.kind
+        if row.kind == "with_norm":
+            assert row.norm is not None
+            norm = arguments.get(*row.norm)
+            factor = Product(unit_of(bound), Inverse(unit_of(norm)))
+            self.at(node)
+            self.emit(Draft("clip", (self.targets(params), factor, "hand")))
+            return NONE
+        return self.emit_clip(kind, params, bound, node, framework)
+
+    def emit_clip(self, kind: str, params: Value | None, bound: Value | None, node: cst.Call, framework: Key | None = None) -> Value:
+        target = self.targets(params)
+        self.at(node)
+        measured = (
+            bound == NONE and kind != "value"
+            or isinstance(bound, Const) and bound.value in (float("inf"),)
+            or isinstance(bound, Sym) and bound.key == ("pure", "float", (("const", "str", "inf"),))
+            or isinstance(bound, Ext) and bound.name in ("math.inf", "torch.inf", "numpy.inf")
+        )
+        limit = None if measured else unit_of(bound)
+        # The norm that comes back is the one before clipping.
+        slot = self.ref(("slot", self.frame.id, self.site(("norm", self.label(node)))), "norm")
+        if kind != "value":
+            self.emit(Draft("store", (slot, OfGradients((target,)))))
+        self.emit(Draft("clip", (target, limit, kind, framework)))
+        from ampclip_lint.amp.units import Stored
+
+        if kind == "value":
+            return NONE
+        return Tensor(Stored(slot), frozenset(), True, base=self.fresh(("norm", self.label(node)), self.text(node)))
+
+
+def _is_floor(name: str, arguments: Arguments) -> bool:
+    """Whether a clamp only keeps a value away from zero: ``clamp(min=1e-6)``."""
+    if name == "clamp_min":
+        return True
+    if name not in ("clamp", "clamp_", "clip"):
+        return False
+    low, high = arguments.get(0, "min"), arguments.get(1, "max")
+    return low is not None and high is None
+
+
+def _target_text(node: ast.stmt) -> str:
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return dotted(target) or "" if isinstance(target, ast.expr) else ""
+
+
+__all__ = ["Arguments", "Calls", "negate"]

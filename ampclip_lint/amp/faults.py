@@ -1,0 +1,64 @@
+"""The kinds of faults that the engine tells apart, and a fault as rules see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ampclip_lint.amp.units import Ref
+from ampclip_lint.diagnostics import Confidence, TraceStep
+
+
+class FaultKind(Enum):
+    """What can be wrong about one call, in the words of the protocol."""
+
+    CLIP_SCALED = "gradients are clipped while they carry the loss scale"
+    CLIP_PARTIAL = "a clip covers a scaled optimizer beside an unscaled one"
+    CLIP_AFTER_STEP = "a clip of gradients that were already applied"
+    CLIP_THRESHOLD_UNIT = "the clip's threshold carries a scale that the gradients do not"
+    EDIT_SCALED = "gradients are edited non-linearly while they carry the loss scale"
+    OVERFLOW_HIDDEN = "an overflow is clamped away before the scaler can see it"
+    CLIP_WITHOUT_GRADIENTS = "a clip of gradients that are not made yet"
+    UNSCALE_MID_ACCUMULATION = "scaled gradients are added to unscaled ones"
+    DOUBLE_UNSCALE = "gradients are divided by the scale twice"
+    UNSCALE_AFTER_STEP = "unscale_ after step"
+    STEP_ON_SCALED = "the plain step applies scaled gradients"
+    STEP_BYPASSES_SCALER = "the plain step applies unscaled gradients without the overflow check"
+    BACKWARD_PLAIN = "a plain backward whose gradients are divided by the scale"
+    SCALER_MISMATCH = "gradients scaled by one scaler are unscaled by another"
+    DOUBLE_STEP = "the same gradients are applied twice"
+    STEP_WITHOUT_GRADIENTS = "a step without gradients"
+    CLOSURE = "scaler.step with a closure"
+    ZERO_GRAD_MISSING = "new gradients are added to ones already applied"
+    UPDATE_MID_ACCUMULATION = "the scale may change while scaled gradients are held"
+    UPDATE_BETWEEN_STEPS = "the scale may change between steps that share a backward"
+    UPDATE_MISSING = "no update since the last unscale_ or step"
+    UPDATE_WITHOUT_CHECK = "update with no inf check on record"
+    READ_SCALED = "a gradient statistic is read while it carries the loss scale"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A fault found at a node of a function's graph: at the call to move, which may stand earlier on the path."""
+
+    kind: FaultKind
+    at: int
+    optimizers: tuple[Ref, ...] = ()
+    scaler: Ref | None = None
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault with the path that leads to it, as rules read it.
+
+    `subject` is the optimizer and `scaler` the scaler as the source writes them.
+    """
+
+    kind: FaultKind
+    confidence: Confidence
+    trace: tuple[TraceStep, ...]
+    subject: str
+    scaler: str
+    details: Mapping[str, str] = field(default_factory=dict)

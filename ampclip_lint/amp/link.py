@@ -1,0 +1,572 @@
+"""When a whole function is lowered, its objects are settled: what is a scaler, an optimizer, and who owns which parameters.
+
+Decided by evidence, never by a name alone: constructed, annotated, or used as one. Drafts of operations become
+operations; those of other things called scale, step or update vanish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ampclip_lint.amp.builder import Draft
+from ampclip_lint.amp.lower import Lowering
+from ampclip_lint.amp.ops import (
+    Backward,
+    Clip,
+    ClipKind,
+    Edit,
+    Escape,
+    Multiply,
+    NewScaler,
+    OptimizerStep,
+    Read,
+    Scale,
+    ScalerStep,
+    Store,
+    Unscale,
+    Update,
+    ZeroGrad,
+)
+from ampclip_lint.amp.units import (
+    Bounded,
+    Inverse,
+    Known,
+    OfGradients,
+    Product,
+    Ref,
+    Root,
+    ScaleOf,
+    Stored,
+    Sum,
+    UnitExpr,
+)
+from ampclip_lint.amp.values import Key
+from ampclip_lint.flow.facts import Atom, Forget, Learn, SetConstant, Shift, Subject, Truthy
+from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
+
+
+@dataclass(frozen=True)
+class PresumeEnabled:
+    """The flag of an autocast: scalers whose making is not seen are presumed to have the same one."""
+
+    atoms: tuple[Atom, ...]
+    holds: bool
+
+    @property
+    def asks(self) -> tuple[Subject, ...]:
+        return tuple(atom.subject for atom in self.atoms)
+
+
+@dataclass
+class Linked:
+    """A function's graph of operations, with the objects that take part."""
+
+    graph: Graph
+    scalers: tuple[Ref, ...]
+    optimizers: tuple[Ref, ...]
+    enabled: dict[Ref, Atom]
+    inert: frozenset[Ref]
+    constructed: frozenset[Ref]
+    clears: frozenset[Ref]
+    outside: frozenset[Ref] = field(default_factory=frozenset)
+
+
+def link(lowering: Lowering) -> Linked:
+    """Settle objects and build the graph that the solver runs on."""
+    return _Linker(lowering).link()
+
+
+class _Linker:
+    def __init__(self, lowering: Lowering) -> None:
+        self.low = lowering
+        self.graph = lowering.graph
+        reachable = set(self.graph.reachable())
+        self.drafts: list[tuple[int, Draft]] = [
+            (node.index, node.op)
+            for node in self.graph.nodes
+            if node.index in reachable and isinstance(node.op, Draft)
+        ]
+        self.stores: dict[Ref, list[UnitExpr]] = {}
+        for _, draft in self.drafts:
+            if draft.name == "store":
+                self.stores.setdefault(draft.args[0], []).append(draft.args[1])
+        self.scalers = self._find_scalers()
+        self.optimizers = self._find_optimizers()
+        self.owned = self._find_owners()
+        self._targets: dict[Ref, tuple[Ref, ...]] = {}
+
+    # -- evidence ---------------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> list[tuple[Any, ...]]:
+        return [draft.args for _, draft in self.drafts if draft.name == name]
+
+    def _find_scalers(self) -> list[Ref]:
+        sure = set(self.low.scaler_evidence)
+        backwards: set[Ref] = set()
+        for args in self._named("backward"):
+            backwards |= self.scales_in(args[0])
+        scales = {args[0] for args in self._named("scale")}
+        steps = {args[0] for args in self._named("scaler_step")}
+        updates = {args[0] for args in self._named("maybe_update")}
+        sure |= scales & backwards
+        sure |= steps & updates
+        sure |= scales & steps
+        present = scales | steps | updates | {args[0] for args in self._named("unscale")} | {a[0] for a in self._named("new_scaler")}
+        return sorted(sure & present, key=lambda ref: ref.index)
+
+    def scales_in(self, expr: UnitExpr, seen: frozenset[Ref] = frozenset()) -> set[Ref]:
+        """The scalers whose scale may be in a value."""
+        match expr:
+            case ScaleOf(scaler):
+                return {scaler}
+            case Stored(variable) if variable not in seen:
+                found: set[Ref] = set()
+                for stored in self.stores.get(variable, ()):
+                    found |= self.scales_in(stored, seen | {variable})
+                return found
+            case Product(left, right):
+                return self.scales_in(left, seen) | self.scales_in(right, seen)
+            case Inverse(of) | Root(of) | Bounded(of):
+                return self.scales_in(of, seen)
+            case Sum(parts):
+                return set().union(*(self.scales_in(part, seen) for part in parts))
+        return set()
+
+    def _find_optimizers(self) -> list[Ref]:
+        scalers = set(self.scalers)
+        found = set(self.low.optimizer_evidence)
+        found |= {args[1] for args in self._named("unscale") if args[0] in scalers}
+        found |= {args[1] for args in self._named("scaler_step") if args[0] in scalers}
+        cleared = {args[0] for args in self._named("zero")}
+        modules = {self.low.refs[key] for key in self.low.module_evidence if key in self.low.refs}
+        found |= {args[0] for args in self._named("plain_step") if args[0] in cleared and args[0] not in modules}
+        touched = {args[0] for name in ("zero", "plain_step") for args in self._named(name)}
+        touched |= {args[1] for name in ("unscale", "scaler_step") for args in self._named(name)}
+        found = {ref for ref in found if ref in touched}
+        return sorted(found - scalers, key=lambda ref: ref.index)
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    def _find_owners(self) -> dict[Ref, frozenset[Key] | None]:
+        owned: dict[Ref, frozenset[Key] | None] = {}
+        for optimizer in self.optimizers:
+            owned[optimizer] = self.low.owned.get(self.low.keys[optimizer])
+        vague = [optimizer for optimizer in self.optimizers if owned[optimizer] is None]
+        if len(self.optimizers) < 2 or not vague:
+            return owned
+        modules = self._modules()
+        taken: set[Key] = set()
+        for optimizer in vague:
+            index = _element_of(self.low.keys[optimizer])
+            if index is not None:
+                same = [key for key in modules if _element_of(key) == index]
+                if len(same) == 1:
+                    owned[optimizer] = frozenset(same)
+                    taken.add(same[0])
+        vague = [optimizer for optimizer in vague if owned[optimizer] is None]
+        free = [key for key in modules if key not in taken]
+        pairs = self._by_stem(vague, free) or self._by_neighbour(vague, free)
+        for optimizer, key in pairs.items():
+            owned[optimizer] = frozenset((key,))
+        return owned
+
+    def _modules(self) -> list[Key]:
+        """Everything whose parameters somebody names."""
+        found: dict[Key, None] = {}
+        for _, draft in self.drafts:
+            if draft.name in ("clip", "multiply", "edit", "clear"):
+                for key in self._owners_of(draft.args[0]) or ():
+                    if not (isinstance(key, tuple) and key[0] == "optimizer" and len(key) == 2):
+                        found[key] = None
+            elif draft.name == "zero" and draft.args[0] not in self.optimizers:
+                found[self.low.keys[draft.args[0]]] = None
+        for key in self.low.module_evidence:
+            found.setdefault(key, None)
+        return [key for key in found if not any(_within(key, other) and key != other for other in found)]
+
+    def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
+        """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
+        pairs: dict[Ref, Key] = {}
+        for optimizer in optimizers:
+            mine = _stems(optimizer.text)
+            fitting = [key for key in modules if _alike(mine, _stems(self._text(key)))]
+            if len(fitting) != 1:
+                return {}
+            pairs[optimizer] = fitting[0]
+        return pairs if len(set(pairs.values())) == len(pairs) else {}
+
+    def _text(self, key: Key) -> str:
+        ref = self.low.refs.get(key)
+        if ref is not None and ref.text != "?":
+            return ref.text
+        if isinstance(key, tuple) and key and isinstance(key[-1], str):
+            return key[-1]
+        if isinstance(key, tuple) and len(key) > 2 and isinstance(key[2], tuple):
+            return str(key[2][-1])
+        return ""
+
+    def _by_neighbour(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
+        """Pairs that the text shows: unscale_ of one directly before the clip of the other."""
+        pairs: dict[Ref, Key] = {}
+        last: Ref | None = None
+        for _, draft in self.drafts:
+            if draft.name == "unscale":
+                last = draft.args[1]
+            elif draft.name == "clip" and last is not None:
+                owners = self._owners_of(draft.args[0])
+                if owners is not None and len(owners) == 1 and last in optimizers:
+                    (key,) = owners
+                    if key in modules and pairs.setdefault(last, key) != key:
+                        return {}
+                last = None
+            elif draft.name in ("backward", "scaler_step", "plain_step"):
+                last = None
+        return pairs if len(set(pairs.values())) == len(pairs) else {}
+
+    def _owners_of(self, target: Ref) -> frozenset[Key] | None:
+        key = self.low.keys[target]
+        assert isinstance(key, tuple) and key[0] == "targets"
+        owners: frozenset[Key] | None = key[1]
+        return owners
+
+    def owned_by(self, owners: frozenset[Key] | None, *, every: bool = True) -> tuple[Ref, ...]:
+        """The optimizers whose parameters a set of parameters holds, as far as the program shows it."""
+        if len(self.optimizers) == 1:
+            return (self.optimizers[0],)
+        if owners is None:
+            return ()
+        found: list[Ref] = []
+        modules = set(self._modules())
+        covers = bool(modules) and all(any(_within(m, key) for key in owners) for m in modules)
+        for optimizer in self.optimizers:
+            if ("optimizer", self.low.keys[optimizer]) in owners:
+                found.append(optimizer)
+                continue
+            mine = self.owned.get(optimizer)
+            if mine is None:
+                if covers and every:
+                    found.append(optimizer)
+            elif any(_within(a, b) or _within(b, a) for a in mine for b in owners):
+                found.append(optimizer)
+        return tuple(found)
+
+    def targets(self, target: Ref) -> tuple[Ref, ...]:
+        if target not in self._targets:
+            self._targets[target] = self.owned_by(self._owners_of(target))
+        return self._targets[target]
+
+    # -- operations -------------------------------------------------------------------------------------------------
+
+    def settle(self, expr: UnitExpr) -> UnitExpr:
+        """A unit expression over optimizers instead of sets of parameters."""
+        match expr:
+            case OfGradients(refs):
+                resolved: list[Ref] = []
+                for ref in refs:
+                    resolved += self.targets(self._target_ref(ref))
+                return OfGradients(tuple(resolved))
+            case Product(left, right):
+                return Product(self.settle(left), self.settle(right))
+            case Inverse(of):
+                return Inverse(self.settle(of))
+            case Root(of):
+                return Root(self.settle(of))
+            case Bounded(of):
+                return Bounded(self.settle(of))
+            case Sum(parts):
+                return Sum(tuple(map(self.settle, parts)))
+        return expr
+
+    def _target_ref(self, ref: object) -> Ref:
+        if isinstance(ref, Ref):
+            return ref
+        return self.low.targets(ref)  # type: ignore[arg-type]
+
+    def op(self, draft: Draft) -> Any:
+        """The operation that a draft turns out to be; ``None`` where it is none of ours."""
+        args = draft.args
+        match draft.name:
+            case "new_scaler":
+                return NewScaler(args[0])
+            case "scale":
+                return Scale(args[0], self.asks) if args[0] in self.scalers else None
+            case "unscale":
+                return Unscale(args[0], args[1], self.asks) if args[0] in self.scalers else None
+            case "scaler_step":
+                if args[0] in self.scalers and args[1] in self.optimizers:
+                    return ScalerStep(args[0], args[1], args[2], self.asks)
+                return None
+            case "plain_step":
+                return OptimizerStep(args[0], self.asks) if args[0] in self.optimizers else None
+            case "maybe_update":
+                return Update(args[0], args[1], self.asks) if args[0] in self.scalers else None
+            case "zero":
+                if args[0] in self.optimizers:
+                    return ZeroGrad((args[0],))
+                return ZeroGrad(self.owned_by(frozenset((self.low.keys[args[0]],))))
+            case "clear":
+                return ZeroGrad(self.targets(args[0]))
+            case "backward":
+                return self._backward(args)
+            case "clip":
+                return self._clip(args)
+            case "multiply":
+                return Multiply(self.targets(args[0]), self.settle(args[1]), self.asks)
+            case "edit":
+                return Edit(self.targets(args[0]), self.asks)
+            case "read":
+                return Read(self.targets(args[0]), self.settle(args[1]), self.asks)
+            case "store":
+                return Store(args[0], self.settle(args[1]), self.asks)
+            case "presume_enabled":
+                atoms = tuple(atom for scaler, atom in self.enabled.items() if scaler not in self.low.constructed_scalers)
+                return PresumeEnabled(atoms, args[0]) if atoms else None
+            case "escape":
+                scalers = tuple(ref for ref in args[0] if ref in self.scalers)
+                optimizers = tuple(ref for ref in args[0] if ref in self.optimizers)
+                return Escape(scalers, optimizers) if scalers or optimizers else None
+        return None
+
+    def _backward(self, args: tuple[Any, ...]) -> Any:
+        expr, reach = self.settle(args[0]), args[1]
+        receiver = args[2]
+        if receiver is not None and (receiver in self.optimizers or receiver in self.scalers):
+            return None
+        if len(self.optimizers) == 1:
+            return Backward(expr, (self.optimizers[0],), (), self.asks)
+        if reach:
+            must = self.owned_by(reach)
+            unknown = tuple(o for o in self.optimizers if o not in must and self.owned.get(o) is None)
+            if must:
+                return Backward(expr, must, unknown, self.asks)
+        return Backward(expr, (), tuple(self.optimizers), self.asks)
+
+    def _clip(self, args: tuple[Any, ...]) -> Any:
+        target, bound, kind = args[:3]
+        framework = args[3] if len(args) > 3 else None
+        if framework is not None and framework in self.low.framework_evidence:
+            return None
+        kinds = {"norm": ClipKind.NORM, "value": ClipKind.VALUE, "hand": ClipKind.HAND, "adaptive": ClipKind.ADAPTIVE}
+        limit = None if bound is None else self.settle(bound)
+        optimizers = self.targets(target)
+        return Clip(optimizers, limit, kinds[kind], self.asks) if optimizers else None
+
+    # -- the graph --------------------------------------------------------------------------------------------------
+
+    def link(self) -> Linked:
+        low = self.low
+        self.enabled = {
+            scaler: Atom(low.enabled(low.keys[scaler], scaler.text), Truthy()) for scaler in self.scalers
+        }
+        learned = {node.op.atom.subject for node in self.graph.nodes if isinstance(node.op, Learn)}
+        tested = {guard.atom.subject for out in self.graph.edges for edge in out for guard in edge.guards}
+        presumed = bool(self._named("presume_enabled"))
+        self.asks: tuple[Subject, ...] = tuple(
+            atom.subject
+            for scaler, atom in self.enabled.items()
+            if atom.subject in learned or atom.subject in tested or presumed
+        )
+        self._relate_switches()
+        ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
+        result = Graph()
+        for node, op in zip(self.graph.nodes, ops):
+            result.add(op, node.place)
+        result.edges = self.graph.edges
+        result = _reduce(result)
+        updated = {node.op.scaler for node in result.nodes if isinstance(node.op, Update)}
+        clears = {o for node in result.nodes if isinstance(node.op, ZeroGrad) for o in node.op.optimizers}
+        made = {o for o in self.optimizers if o in low.optimizer_evidence and low.keys[o] in low.owned}
+        return Linked(
+            result,
+            tuple(self.scalers),
+            tuple(self.optimizers),
+            self.enabled,
+            frozenset(ref for ref in low.inert_scalers if ref not in updated),
+            frozenset(low.constructed_scalers),
+            frozenset(clears),
+            frozenset(set(self.optimizers) - made),
+        )
+
+    def _relate_switches(self) -> None:
+        """Two-armed branches of scaled and plain backward, and of scaled and plain step: presumed the same switch."""
+        backwards: list[tuple[str, range, range, bool]] = []
+        steps: list[tuple[str, range, range, bool]] = []
+        by_node = dict(self.drafts)
+        for text, yes, no in self.low.switches:
+            kinds = [self._arm(arm, by_node) for arm in (yes, no)]
+            for index in (0, 1):
+                mine, other = kinds[index], kinds[1 - index]
+                if "scaled" in mine and "plain" in other and "scaled" not in other:
+                    backwards.append((text, yes, no, index == 0))
+                if "scaler_step" in mine and "plain_step" in other and "scaler_step" not in other:
+                    steps.append((text, yes, no, index == 0))
+        related: set[int] = set()
+        for b_text, b_yes, b_no, b_on in backwards:
+            for s_text, s_yes, s_no, s_on in steps:
+                if (b_yes, b_no) == (s_yes, s_no):
+                    continue
+                shared = self._subjects(b_yes, b_no) & self._subjects(s_yes, s_no)
+                if shared or b_text == s_text:
+                    continue
+                atom = Atom(Subject("amp-switch", frozenset(("amp-switch",)), "the mixed precision switch"), Truthy())
+                for yes, no, on in ((b_yes, b_no, b_on), (s_yes, s_no, s_on)):
+                    if yes.start not in related:
+                        related.add(yes.start)
+                        self._guard(yes, Guard(atom, on))
+                        self._guard(no, Guard(atom, not on))
+
+    def _arm(self, arm: range, by_node: dict[int, Draft]) -> set[str]:
+        kinds: set[str] = set()
+        for index in arm:
+            draft = by_node.get(index)
+            if draft is None:
+                continue
+            if draft.name == "backward":
+                kinds.add("scaled" if self.scales_in(draft.args[0]) & set(self.scalers) else "plain")
+            elif draft.name == "scaler_step" and draft.args[0] in self.scalers:
+                kinds.add("scaler_step")
+            elif draft.name == "plain_step" and draft.args[0] in self.optimizers:
+                kinds.add("plain_step")
+        return kinds
+
+    def _entries(self, arm: range) -> list[tuple[int, Edge]]:
+        return [
+            (source, edge)
+            for source, out in enumerate(self.graph.edges)
+            if source not in arm
+            for edge in out
+            if edge.target == arm.start
+        ]
+
+    def _subjects(self, *arms: range) -> set[Subject]:
+        return {guard.atom.subject for arm in arms for _, edge in self._entries(arm) for guard in edge.guards}
+
+    def _guard(self, arm: range, guard: Guard) -> None:
+        for source, edge in self._entries(arm):
+            self.graph.edges[source].remove(edge)
+            self.graph.connect(source, Edge(edge.target, (*edge.guards, guard), edge.doubt))
+
+
+def _reduce(graph: Graph) -> Graph:
+    """Drop what no test and no operation asks for, until nothing more can go."""
+    size = -1
+    while size != len(graph.nodes):
+        size = len(graph.nodes)
+        asked = {atom.subject for atom in graph.atoms()}
+        asked |= {
+            atom.predicate.modulus
+            for atom in graph.atoms()
+            if hasattr(atom.predicate, "modulus") and isinstance(atom.predicate.modulus, Subject)
+        }
+        for node in graph.nodes:
+            asked |= set(getattr(node.op, "asks", ()) or ())
+        grown = True
+        while grown:
+            sources = {
+                node.op.source for node in graph.nodes if isinstance(node.op, Shift) and node.op.target in asked
+            }
+            grown = not sources <= asked
+            asked |= sources
+        symbols = frozenset().union(*(subject.mentions for subject in asked)) if asked else frozenset()
+        used = _variables_used(graph)
+
+        def keep(op: Any, asked: set[Subject] = asked, symbols: frozenset[Hashable] = symbols, used: set[Ref] = used) -> bool:
+            match op:
+                case Forget(symbol):
+                    return symbol in symbols
+                case SetConstant(target, _) | Shift(target, _, _):
+                    return target in asked or bool(target.mentions & symbols)
+                case Learn(atom, _):
+                    return atom.subject in asked
+                case Store(variable):
+                    return variable in used
+                case ZeroGrad(optimizers):
+                    return bool(optimizers)
+                case Edit(optimizers) | Multiply(optimizers) | Read(optimizers):
+                    return bool(optimizers)
+            return op is not None
+
+        graph = simplify(graph, keep)
+    return graph
+
+
+def _variables_used(graph: Graph) -> set[Ref]:
+    used: set[Ref] = set()
+    stores: dict[Ref, set[Ref]] = {}
+    for node in graph.nodes:
+        for expr in _expressions(node.op):
+            if isinstance(node.op, Store):
+                stores.setdefault(node.op.variable, set()).update(_stored_in(expr))
+            else:
+                used |= _stored_in(expr)
+    pending = list(used)
+    while pending:
+        for other in stores.get(pending.pop(), ()):
+            if other not in used:
+                used.add(other)
+                pending.append(other)
+    return used
+
+
+def _expressions(op: Any) -> Iterable[UnitExpr]:
+    match op:
+        case Backward(loss):
+            yield loss
+        case Clip(_, bound) if bound is not None:
+            yield bound
+        case Multiply(_, factor):
+            yield factor
+        case Store(_, value) | Read(_, value):
+            yield value
+
+
+def _stored_in(expr: UnitExpr) -> set[Ref]:
+    match expr:
+        case Stored(variable):
+            return {variable}
+        case Product(left, right):
+            return _stored_in(left) | _stored_in(right)
+        case Inverse(of) | Root(of) | Bounded(of):
+            return _stored_in(of)
+        case Sum(parts):
+            return set().union(*map(_stored_in, parts))
+    return set()
+
+
+def _within(inner: Key, outer: Key) -> bool:
+    """Whether one access path lies inside another: ``net.encoder`` in ``net``."""
+    while True:
+        if inner == outer:
+            return True
+        if isinstance(inner, tuple) and inner and inner[0] == "attr":
+            inner = inner[1]
+        else:
+            return False
+
+
+def _element_of(key: Key) -> int | None:
+    while isinstance(key, tuple) and key and key[0] == "attr":
+        if isinstance(key[2], tuple) and key[2][0] in ("element", "item") and isinstance(key[2][1], int):
+            return key[2][1]
+        key = key[1]
+    return None
+
+
+_GENERIC_STEMS = frozenset(
+    {"self", "opt", "optim", "optimizer", "optimizers", "opts", "optims", "net", "nets", "model", "models", "module", "network", "the", "params", "parameters"}
+)
+
+
+def _stems(text: str) -> frozenset[str]:
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", text)
+    return frozenset(word.lower() for word in words) - _GENERIC_STEMS
+
+
+def _alike(left: frozenset[str], right: frozenset[str]) -> bool:
+    return any(a.startswith(b) or b.startswith(a) for a in left for b in right)
+
+
+__all__ = ["Known", "Linked", "PresumeEnabled", "link"]

@@ -1,0 +1,149 @@
+"""The operations that a program is lowered to. Everything else that it does is of no consequence here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Union, get_args
+
+from ampclip_lint.amp.units import PLAIN, Ref, UnitExpr
+from ampclip_lint.flow.facts import Subject
+
+
+class ClipKind(Enum):
+    """How a clip limits gradients."""
+
+    NORM = "norm"
+    VALUE = "value"
+    HAND = "hand"
+    ADAPTIVE = "adaptive"
+
+
+@dataclass(frozen=True)
+class NewScaler:
+    """A scaler is constructed: nothing was scaled with it yet."""
+
+    scaler: Ref
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``scaler.scale(loss)`` is evaluated."""
+
+    scaler: Ref
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A backward pass: a contribution of the loss's unit reaches the `must` buffers, and may reach the `may` ones."""
+
+    loss: UnitExpr
+    must: tuple[Ref, ...]
+    may: tuple[Ref, ...] = ()
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Unscale:
+    """``scaler.unscale_(optimizer)``."""
+
+    scaler: Ref
+    optimizer: Ref
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Gradients of these optimizers are limited by `bound` (``None``: no bound, the norm is measured only)."""
+
+    optimizers: tuple[Ref, ...]
+    bound: UnitExpr | None = PLAIN
+    kind: ClipKind = ClipKind.NORM
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """Gradients are multiplied by hand: ``p.grad.mul_(factor)``."""
+
+    optimizers: tuple[Ref, ...]
+    factor: UnitExpr
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An additive or non-linear edit of gradients: noise, sign, a penalty."""
+
+    optimizers: tuple[Ref, ...]
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class ScalerStep:
+    """``scaler.step(optimizer)``."""
+
+    scaler: Ref
+    optimizer: Ref
+    closure: bool = False
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class OptimizerStep:
+    """``optimizer.step()``."""
+
+    optimizer: Ref
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Update:
+    """``scaler.update()``; with a new scale it needs no inf check."""
+
+    scaler: Ref
+    new_scale: bool = False
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class ZeroGrad:
+    """Gradients of these optimizers are cleared."""
+
+    optimizers: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A variable gets a value of this unit."""
+
+    variable: Ref
+    value: UnitExpr
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A norm or statistic of gradients is logged, compared or used."""
+
+    optimizers: tuple[Ref, ...]
+    value: UnitExpr
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Escape:
+    """Code outside the program received these objects: what it did to them is unknown."""
+
+    scalers: tuple[Ref, ...]
+    optimizers: tuple[Ref, ...]
+
+
+Op = Union[
+    NewScaler, Scale, Backward, Unscale, Clip, Multiply, Edit, ScalerStep, OptimizerStep, Update, ZeroGrad, Store, Read,
+    Escape,
+]
+
+#: The classes of all operations.
+OPERATIONS: tuple[type, ...] = get_args(Op)

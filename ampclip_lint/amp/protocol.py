@@ -1,0 +1,355 @@
+"""What is wrong at an operation, and how the analysis goes on behind it.
+
+`advance` runs the machine on a legal operation. At a fault it names the call to move, and continues with the state
+that the corrected program would have there, so that one cause gives one finding; a predicted run-time error ends the
+path. Rules never see this code: they ask `FunctionAnalysis` for the faults at a site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ampclip_lint.amp.faults import FaultKind, Mark
+from ampclip_lint.amp.machine import (
+    Buffer,
+    Pair,
+    ScalerState,
+    Stage,
+    State,
+    Table,
+    carries,
+    evaluate,
+    new_epoch,
+    run,
+)
+from ampclip_lint.amp.ops import (
+    Backward,
+    Clip,
+    ClipKind,
+    Edit,
+    Multiply,
+    Op,
+    OptimizerStep,
+    Read,
+    ScalerStep,
+    Unscale,
+    Update,
+    ZeroGrad,
+)
+from ampclip_lint.amp.units import MIXED, NO_UNITS, ONE, TRUE_GRADIENT, Age, Ref, Unit, Units, scale_of
+
+
+@dataclass(frozen=True)
+class Step:
+    """The state behind an operation (``None`` where the path ends) and the faults that were found there."""
+
+    state: State | None
+    marks: tuple[Mark, ...] = ()
+
+
+class Protocol:
+    """The protocol of one function: which optimizers its program clears decides what a missing zero_grad is."""
+
+    def __init__(self, clears: Iterable[Ref] = ()) -> None:
+        self.clears = frozenset(clears)
+
+    def advance(self, op: Op, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        match op:
+            case Backward():
+                return self._backward(op, node, state, disabled)
+            case Unscale(scaler, optimizer) if scaler not in disabled:
+                return self._unscale(op, node, _promote(state, (optimizer,)), disabled)
+            case Clip(optimizers) | Multiply(optimizers) | Edit(optimizers) | Read(optimizers):
+                return self._touch(op, node, _promote(state, optimizers), disabled)
+            case ScalerStep(scaler, optimizer) if scaler not in disabled:
+                return self._scaler_step(op, node, _promote(state, (optimizer,)), disabled)
+            case OptimizerStep(optimizer):
+                return self._optimizer_step(op, node, _promote(state, (optimizer,)), disabled)
+            case Update(scaler) if scaler not in disabled:
+                return self._update(op, node, state, disabled)
+        return Step(run(op, state, disabled, node).state)
+
+    # -- backward ---------------------------------------------------------------------------------------------------
+
+    def _backward(self, op: Backward, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        units = evaluate(op.loss, state, disabled)
+        marks: list[Mark] = []
+        for optimizer in op.must:
+            held = state.buffer(optimizer)
+            corrected, found = self._before_contribution(held, units, node, optimizer)
+            marks += found
+            if found and any(mark.kind is FaultKind.UNSCALE_MID_ACCUMULATION for mark in found):
+                state = _as_if_not_unscaled(state, optimizer)
+            state = state.with_buffer(optimizer, corrected)
+            if any(mark.kind is FaultKind.BACKWARD_PLAIN and mark.at == node for mark in found):
+                # It counts as scaled.
+                rest = replace(op, must=tuple(o for o in op.must if o != optimizer))
+                state = state.with_buffer(optimizer, replace(corrected, backward_at=node))
+                after = self._backward(rest, node, state, disabled)
+                return Step(after.state, (*marks, *after.marks))
+        if marks:
+            state = replace(state, explained=True)
+        return Step(run(op, state, disabled, node).state, tuple(marks))
+
+    def _before_contribution(
+        self, held: Buffer, units: Units, node: int, optimizer: Ref
+    ) -> tuple[Buffer, list[Mark]]:
+        """The buffer as a corrected program would have it when this contribution comes."""
+        if held.applied and held.units:
+            # Gradients that a step has applied wait to be cleared. Whether that is forgotten shows at the next step.
+            return Buffer(carried_at=node), []
+        if held.unknown and not held.units:
+            return held, []
+        scaled = [unit for unit in units if carries_now(unit)]
+        own = [unit for unit in held.units if carries_now(unit)]
+        if scaled and ONE in held.units:
+            if held.unscaled_at is not None:
+                return _emptied(held), [_mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.unscaled_at, optimizer, scaled[0])]
+            if held.divided_at is not None:
+                return _emptied(held), [_mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.divided_at, optimizer, scaled[0])]
+            if held.plain_at is not None:
+                return _emptied(held), [_mark(FaultKind.BACKWARD_PLAIN, held.plain_at, optimizer, scaled[0])]
+        if scaled and any(unit.age is not Age.CURRENT for unit in held.units):
+            at = held.stale_at if held.stale_at is not None else node
+            return _emptied(held), [_mark(FaultKind.UPDATE_MID_ACCUMULATION, at, optimizer, scaled[0])]
+        if scaled and own and own[0] != scaled[0]:
+            return _emptied(held), [_mark(FaultKind.SCALER_MISMATCH, node, optimizer, scaled[0])]
+        if own and units == TRUE_GRADIENT:
+            return held, [_mark(FaultKind.BACKWARD_PLAIN, node, optimizer, own[0])]
+        return held, []
+
+    # -- unscale_ and step ------------------------------------------------------------------------------------------
+
+    def _unscale(self, op: Unscale, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        pair = state.pair(op.scaler, op.optimizer)
+        if pair.stage is Stage.UNSCALED:
+            return self._repeated(FaultKind.DOUBLE_UNSCALE, node, pair, op.scaler, op.optimizer, state)
+        if pair.stage is Stage.STEPPED:
+            return self._repeated(FaultKind.UNSCALE_AFTER_STEP, node, pair, op.scaler, op.optimizer, state)
+        state, marks = self._divisible(node, op.scaler, op.optimizer, state)
+        out = run(op, state, disabled, node)
+        return Step(None if out.error else out.state, marks)
+
+    def _scaler_step(self, op: ScalerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        pair = state.pair(op.scaler, op.optimizer)
+        marks: tuple[Mark, ...] = ()
+        if op.closure:
+            marks = (Mark(FaultKind.CLOSURE, node, (op.optimizer,), op.scaler, fatal=True),)
+            return Step(None, marks)
+        if pair.stage is Stage.STEPPED:
+            return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op.scaler, op.optimizer, state)
+        held = state.buffer(op.optimizer)
+        if pair.stage is Stage.UNSCALED and pair.renewed and pair.at is not None and held.units:
+            # Cleared and filled anew since unscale_: nothing divides these.
+            return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op.scaler, op.optimizer, state)
+        if held.carried_at is not None and op.optimizer in self.clears:
+            marks += (Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (op.optimizer,), op.scaler),)
+            state = _settle(state, op.optimizer)
+        if pair.stage is Stage.READY:
+            state, found = self._divisible(node, op.scaler, op.optimizer, state)
+            marks += found
+        empty = not (held.units or held.maybe or held.unknown)
+        if empty:
+            known = state.explained or pair.stage is Stage.UNKNOWN
+            lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.optimizer,), op.scaler, fatal=True),)
+            return Step(None, (*marks, *lost))
+        out = run(op, state, disabled, node)
+        return Step(None if out.error else out.state, marks)
+
+    def _repeated(
+        self, kind: FaultKind, node: int, pair: Pair, scaler: Ref, optimizer: Ref, state: State
+    ) -> Step:
+        """The pair's stage was never reset: which mistake it is depends on what came in between."""
+        held = state.buffer(optimizer)
+        fresh = pair.renewed and bool(held.units) and held.carried_at is None
+        if pair.renewed and held.carried_at is not None:
+            fresh = True
+        if fresh and (pair.at == node or kind is FaultKind.UNSCALE_AFTER_STEP or kind is FaultKind.UPDATE_MISSING):
+            kind = FaultKind.UPDATE_MISSING
+        elif not fresh and pair.at == node and not held.units and not held.unknown:
+            kind = FaultKind.UPDATE_MISSING
+        return Step(None, (Mark(kind, node, (optimizer,), scaler, fatal=True),))
+
+    def _divisible(self, node: int, scaler: Ref, optimizer: Ref, state: State) -> tuple[State, tuple[Mark, ...]]:
+        """What unscale_ (or the division inside step) is about to divide; corrected where it is not S."""
+        held = state.buffer(optimizer)
+        if held.carried_at is not None and optimizer in self.clears:
+            mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (optimizer,), scaler)
+            return _settle(state, optimizer), (mark,)
+        if not held.units or held.unknown and not carries(held.units):
+            return state, ()
+        wanted = frozenset({scale_of(scaler)})
+        if held.units == wanted:
+            return state, ()
+        corrected = state.with_buffer(optimizer, replace(held, units=wanted, stale_at=None, plain_at=None))
+        corrected = replace(corrected, explained=True)
+        if any(unit.age is not Age.CURRENT for unit in held.units):
+            at = held.stale_at if held.stale_at is not None else node
+            kind = FaultKind.UPDATE_MID_ACCUMULATION
+            if any(
+                other.applied and other.backward_at == held.backward_at
+                for key, other in state.buffers.items()
+                if key != optimizer
+            ):
+                kind = FaultKind.UPDATE_BETWEEN_STEPS
+            return corrected, (Mark(kind, at, (optimizer,), scaler),)
+        if held.units == TRUE_GRADIENT:
+            if held.applied:
+                return corrected, (Mark(FaultKind.DOUBLE_STEP, node, (optimizer,), scaler),)
+            if held.divided_at is not None:
+                return corrected, (Mark(FaultKind.DOUBLE_UNSCALE, held.divided_at, (optimizer,), scaler),)
+            if held.unscaled_at is not None:
+                return corrected, (Mark(FaultKind.DOUBLE_UNSCALE, held.unscaled_at, (optimizer,), scaler),)
+            at = held.plain_at if held.plain_at is not None else node
+            return corrected, (Mark(FaultKind.BACKWARD_PLAIN, at, (optimizer,), scaler),)
+        return corrected, (Mark(FaultKind.SCALER_MISMATCH, node, (optimizer,), scaler),)
+
+    def _optimizer_step(self, op: OptimizerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        held = state.buffer(op.optimizer)
+        scaled = [unit for unit in held.units if not unit.is_one]
+        if held.units and held.applied:
+            stepped = [key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.STEPPED]
+            if stepped:
+                return Step(state, (Mark(FaultKind.DOUBLE_STEP, node, (op.optimizer,), stepped[0][0]),))
+        if scaled:
+            owner = next((s for unit in scaled for s, _ in unit.powers), None)
+            mark = Mark(FaultKind.STEP_ON_SCALED, node, (op.optimizer,), owner)
+            return Step(_as_if_stepped(state, op.optimizer, owner, node), (mark,))
+        if held.units == TRUE_GRADIENT and held.unscaled_at is not None:
+            pairs = [key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.UNSCALED]
+            if pairs:
+                mark = Mark(FaultKind.STEP_BYPASSES_SCALER, node, (op.optimizer,), pairs[0][0])
+                return Step(run(op, state, disabled, node).state, (mark,))
+        return Step(run(op, state, disabled, node).state)
+
+    # -- everything between backward and step -----------------------------------------------------------------------
+
+    def _touch(
+        self, op: Clip | Multiply | Edit | Read, node: int, state: State, disabled: frozenset[Ref]
+    ) -> Step:
+        held = {o: state.buffer(o) for o in op.optimizers}
+        scaled = tuple(o for o, b in held.items() if any(not unit.is_one for unit in b.units))
+        if isinstance(op, Read):
+            if scaled:
+                mark = Mark(FaultKind.READ_SCALED, node, scaled, _scaler_of(held[scaled[0]]))
+                return Step(state, (mark,))
+            return Step(state)
+        if isinstance(op, Multiply):
+            return Step(run(op, state, disabled, node).state)
+        if isinstance(op, Edit):
+            if scaled:
+                mark = Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(held[scaled[0]]))
+                return Step(state, (mark,))
+            return Step(state)
+        if op.bound is None:
+            return Step(state)
+        limit = evaluate(op.bound, state, disabled)
+        if op.kind in (ClipKind.HAND, ClipKind.ADAPTIVE):
+            return self._clip_by_hand(op, node, state, held, scaled, limit)
+        limit_scaled = any(not unit.is_one for unit in limit)
+        wrong = tuple(o for o in scaled if held[o].units != limit)
+        if op.kind is ClipKind.VALUE and scaled:
+            mark = Mark(FaultKind.OVERFLOW_HIDDEN, node, scaled, _scaler_of(held[scaled[0]]))
+            return Step(replace(state, explained=True), (mark,))
+        if wrong:
+            others = [
+                key for key, pair in state.pairs.items() if pair.stage is Stage.UNSCALED and key[1] not in wrong
+            ]
+            kind = FaultKind.CLIP_PARTIAL if others and not limit_scaled else FaultKind.CLIP_SCALED
+            if limit_scaled and all(unit.age is Age.CURRENT for o in wrong for unit in held[o].units):
+                kind = FaultKind.CLIP_THRESHOLD_UNIT
+            if any(unit.age is not Age.CURRENT for o in wrong for unit in held[o].units):
+                # The update that made them stale is the call to move, and shows at the next division.
+                return Step(state)
+            return Step(state, (Mark(kind, node, wrong, _scaler_of(held[wrong[0]])),))
+        if limit_scaled and any(ONE in b.units for b in held.values()):
+            owner = next((s for unit in limit for s, _ in unit.powers), None)
+            return Step(state, (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held), owner),))
+        return Step(state)
+
+    def _clip_by_hand(
+        self, op: Clip, node: int, state: State, held: dict[Ref, Buffer], scaled: tuple[Ref, ...], factor: Units
+    ) -> Step:
+        """A multiplication by a number made from gradients: right where that number carries no scale."""
+        if factor == TRUE_GRADIENT or not any(b.units for b in held.values()):
+            return Step(state)
+        if not scaled:
+            return Step(state, (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held)),))
+        if op.kind is ClipKind.ADAPTIVE:
+            return Step(state, (Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(held[scaled[0]])),))
+        others = [key for key, pair in state.pairs.items() if pair.stage is Stage.UNSCALED and key[1] not in scaled]
+        kind = FaultKind.CLIP_PARTIAL if others else FaultKind.CLIP_SCALED
+        return Step(state, (Mark(kind, node, scaled, _scaler_of(held[scaled[0]])),))
+
+    # -- update -----------------------------------------------------------------------------------------------------
+
+    def _update(self, op: Update, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        known = state.scaler(op.scaler)
+        if not known.scaled:
+            return Step(None)
+        if not (op.new_scale or known.checked or known.unknown):
+            holds = any(any(unit.power(op.scaler) for unit in b.units) for b in state.buffers.values())
+            vague = any(b.unknown or b.maybe for b in state.buffers.values())
+            if not (holds or vague or state.explained):
+                return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),))
+            # Held scaled gradients explain it: the finding comes where they are used next.
+        return Step(new_epoch(op.scaler, state, node))
+
+
+def carries_now(unit: Unit) -> bool:
+    """Whether a unit carries a scale that is in force."""
+    return bool(unit.powers) and unit.age is Age.CURRENT
+
+
+def _mark(kind: FaultKind, at: int, optimizer: Ref, unit: Unit) -> Mark:
+    return Mark(kind, at, (optimizer,), unit.powers[0][0] if unit.powers else None)
+
+
+def _scaler_of(buffer: Buffer) -> Ref | None:
+    return next((scaler for unit in buffer.units for scaler, _ in unit.powers), None)
+
+
+def _emptied(held: Buffer) -> Buffer:
+    """As if the wrong part had the unit of what comes now."""
+    return replace(
+        held, units=NO_UNITS, unscaled_at=None, divided_at=None, plain_at=None, stale_at=None, bent=False
+    )
+
+
+def _as_if_not_unscaled(state: State, optimizer: Ref) -> State:
+    """An early unscale_ is as if it had not been called."""
+    pairs = {
+        key: (Pair() if key[1] == optimizer and pair.stage is Stage.UNSCALED else pair)
+        for key, pair in state.pairs.items()
+    }
+    return replace(state, pairs=Table(pairs))
+
+
+def _settle(state: State, optimizer: Ref) -> State:
+    return replace(
+        state.with_buffer(optimizer, replace(state.buffer(optimizer), carried_at=None)), explained=True
+    )
+
+
+def _as_if_stepped(state: State, optimizer: Ref, scaler: Ref | None, node: int) -> State:
+    """A plain step of scaled gradients is as if scaler.step had been called."""
+    held = state.buffer(optimizer)
+    state = state.with_buffer(optimizer, replace(held, units=TRUE_GRADIENT, applied=True, stale_at=None))
+    state = replace(state, explained=True)
+    if scaler is None:
+        return state
+    state = state.with_pair(scaler, optimizer, Pair(Stage.STEPPED, True, node))
+    return state.with_scaler(scaler, replace(state.scaler(scaler), checked=True))
+
+
+def _promote(state: State, optimizers: Iterable[Ref]) -> State:
+    """Where only one kind of contribution can be in a buffer that the program names, it must be."""
+    for optimizer in optimizers:
+        held = state.buffer(optimizer)
+        if not held.units and len(held.maybe) == 1 and not held.unknown:
+            state = state.with_buffer(optimizer, replace(held, units=held.maybe, maybe=NO_UNITS))
+    return state
+
+
+__all__ = ["MIXED", "Protocol", "ScalerState", "Step", "ZeroGrad"]

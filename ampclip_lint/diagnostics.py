@@ -1,0 +1,80 @@
+"""What a finding is when it is shown: spans, traces, severities, and the one sort order.
+
+Knows nothing about gradients, syntax trees or output formats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(str, Enum):
+    """How bad a finding is: ``error`` is wrong numbers or a certain exception."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Confidence(str, Enum):
+    """``definite``: a feasible path inside the program shows the fault; else ``possible``."""
+
+    DEFINITE = "definite"
+    POSSIBLE = "possible"
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a text; rows and columns count from 1, columns in characters."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A piece of one file, with the function that it stands in (``""`` at module level)."""
+
+    filename: str
+    start: Position
+    end: Position
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One step of the path that leads to a finding; `unit` is the gradient's unit after it."""
+
+    span: Span
+    message: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding as users see it."""
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    message: str
+    span: Span
+    effect: str | None = None
+    trace: tuple[TraceStep, ...] = ()
+    url: str | None = None
+    line_text: str = ""
+    cell: int | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """The order of every report: file, row, column, code, message."""
+        return (self.span.filename, self.span.start.row, self.span.start.column, self.code, self.message)
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for the finding that survives moving the code: file, function, code and the line's text."""
+        text = "\0".join((self.span.filename, self.span.function, self.code, " ".join(self.line_text.split())))
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

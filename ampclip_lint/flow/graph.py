@@ -1,0 +1,161 @@
+"""Control-flow graph of operations with guards on its edges. Knows nothing about gradients or syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ampclip_lint.flow.facts import Atom
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An atom that has the value `holds` whenever the edge is taken."""
+
+    atom: Atom
+    holds: bool
+
+    def __str__(self) -> str:
+        return str(self.atom) if self.holds else f"not ({self.atom})"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An arc. `guards` are assumed when it is taken; `doubt` says why a path over it is no definite witness."""
+
+    target: int
+    guards: tuple[Guard, ...] = ()
+    doubt: str = ""
+
+
+@dataclass
+class Node:
+    """One operation (or ``None`` for a mere junction), with where it stands."""
+
+    index: int
+    op: Any = None
+    place: Any = None
+
+
+@dataclass
+class Graph:
+    """Nodes by index, edges out of each; node 0 is the entry."""
+
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[list[Edge]] = field(default_factory=list)
+
+    def add(self, op: Any = None, place: Any = None) -> int:
+        node = Node(len(self.nodes), op, place)
+        self.nodes.append(node)
+        self.edges.append([])
+        return node.index
+
+    def connect(self, source: int, edge: Edge) -> None:
+        if edge not in self.edges[source]:
+            self.edges[source].append(edge)
+
+    def reachable(self) -> list[int]:
+        """Indices reachable from the entry, in reverse postorder."""
+        order: list[int] = []
+        seen = {0}
+        stack: list[tuple[int, Iterator[Edge]]] = [(0, iter(self.edges[0]))]
+        while stack:
+            index, rest = stack[-1]
+            for edge in rest:
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    stack.append((edge.target, iter(self.edges[edge.target])))
+                    break
+            else:
+                order.append(index)
+                stack.pop()
+        order.reverse()
+        return order
+
+    def predecessors(self) -> dict[int, list[int]]:
+        """For each reachable node the nodes with an edge to it."""
+        found: dict[int, list[int]] = {index: [] for index in self.reachable()}
+        for index in found:
+            for edge in self.edges[index]:
+                found[edge.target].append(index)
+        return found
+
+    def atoms(self) -> set[Atom]:
+        """Every atom that some reachable edge tests."""
+        return {guard.atom for index in self.reachable() for edge in self.edges[index] for guard in edge.guards}
+
+    def to_dot(self, label: Callable[[Node], str]) -> str:
+        """The graph in Graphviz's language; `label` writes a node's text."""
+        lines = ["digraph flow {", "  node [shape=box, fontname=monospace];"]
+        for index in self.reachable():
+            lines.append(f"  n{index} [label={_quote(label(self.nodes[index]))}];")
+            for edge in self.edges[index]:
+                text = " and ".join(map(str, edge.guards))
+                style = ", style=dashed" if edge.doubt else ""
+                lines.append(f"  n{index} -> n{edge.target} [label={_quote(text)}{style}];")
+        return "\n".join([*lines, "}"])
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def simplify(graph: Graph, keep: Callable[[Any], bool]) -> Graph:
+    """A graph with the same paths over the operations that `keep` accepts.
+
+    A branch whose arms all reach the same node without an operation in between tests nothing that matters,
+    so its guards go; junctions with one way out are bypassed. What is left is what a reader would draw.
+    """
+    ops = [node.op if node.op is not None and keep(node.op) else None for node in graph.nodes]
+    edges = [list(out) for out in graph.edges]
+    changed = True
+    while changed:
+        changed = False
+        # Bypass junctions: an edge into a node without operation and with one unguarded way out goes there.
+        goal: dict[int, Edge] = {}
+        for index, out in enumerate(edges):
+            if index and ops[index] is None and len(out) == 1 and not out[0].guards and out[0].target != index:
+                goal[index] = out[0]
+        for index, out in enumerate(edges):
+            fresh: list[Edge] = []
+            for edge in out:
+                target, doubt, seen = edge.target, edge.doubt, {index}
+                while target in goal and target not in seen:
+                    seen.add(target)
+                    doubt = doubt or goal[target].doubt
+                    target = goal[target].target
+                moved = Edge(target, edge.guards, doubt)
+                if moved not in fresh:
+                    fresh.append(moved)
+            # A loop without operations goes nowhere.
+            if ops[index] is None and len(fresh) > 1:
+                fresh = [edge for edge in fresh if edge.target != index] or fresh
+            # A branch whose arms meet at once decides nothing.
+            if len({edge.target for edge in fresh}) == 1 and len(fresh) > 1:
+                doubts = [edge.doubt for edge in fresh]
+                fresh = [Edge(fresh[0].target, (), "" if "" in doubts else doubts[0])]
+            elif len(fresh) == 1 and fresh[0].guards and ops[index] is None and len(out) > 1:
+                pass
+            if fresh != out:
+                edges[index] = fresh
+                changed = True
+    result = Graph()
+    for node, op in zip(graph.nodes, ops):
+        result.add(op, node.place)
+    result.edges = edges
+    return compact(result)
+
+
+def compact(graph: Graph) -> Graph:
+    """The reachable part of a graph, renumbered in reverse postorder."""
+    order = graph.reachable()
+    number = {old: new for new, old in enumerate(order)}
+    result = Graph()
+    for old in order:
+        result.add(graph.nodes[old].op, graph.nodes[old].place)
+    for old in order:
+        for edge in graph.edges[old]:
+            result.connect(number[old], Edge(number[edge.target], edge.guards, edge.doubt))
+    return result

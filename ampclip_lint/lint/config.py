@@ -1,0 +1,258 @@
+"""Settings: the configuration file nearest to each source file, and the command line above it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ampclip_lint.diagnostics import Severity
+from ampclip_lint.lint.errors import ToolError, nearest
+from ampclip_lint.lint.rule import Rule
+from ampclip_lint.syntax.discover import DEFAULT_EXCLUDES, Excludes, gitignore_spec
+
+OWN_FILE = "ampclip-lint.toml"
+TABLE = "ampclip-lint"
+FAIL_ON = ("error", "warning", "info", "never")
+KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "extend-exclude", "fail-on")
+
+
+class ConfigError(ToolError):
+    """A configuration that can't be used, with the file that it stands in."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One layer of ``select``, ``extend-select`` and ``ignore``; `select` None keeps what the layer below selected."""
+
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """One configuration file; the defaults where there is none."""
+
+    base: Path
+    path: Path | None = None
+    selection: Selection = Selection()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDES
+    extend_exclude: tuple[str, ...] = ()
+    fail_on: str = "warning"
+
+    @cached_property
+    def excludes(self) -> Excludes:
+        return Excludes(self.base, (*self.exclude, *self.extend_exclude))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line (or a caller) asks for, over whatever the configuration files say."""
+
+    selection: Selection = Selection()
+    fail_on: str | None = None
+    pedantic: bool = False
+    exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] = ()
+    respect_gitignore: bool = True
+    config_file: Path | None = None
+    isolated: bool = False
+    stdin_filename: str | None = None
+
+
+@dataclass
+class Configs:
+    """Finds and remembers the configuration of each folder."""
+
+    settings: Settings
+    rules: Mapping[str, Rule]
+    _by_folder: dict[Path, Config] = field(default_factory=dict)
+    _excludes: dict[int, Excludes] = field(default_factory=dict)
+    _codes: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def _given(self) -> Config | None:
+        if self.settings.config_file is not None:
+            return read_config(self.settings.config_file, self.rules)
+        return Config(Path.cwd()) if self.settings.isolated else None
+
+    def of_folder(self, folder: Path) -> Config:
+        """The nearest configuration at or above `folder` (absolute)."""
+        if self._given is not None:
+            return self._given
+        found = self._by_folder.get(folder)
+        if found is None:
+            own = read_folder(folder, self.rules)
+            if own is not None:
+                found = own
+            else:
+                found = Config(Path.cwd()) if folder.parent == folder else self.of_folder(folder.parent)
+            self._by_folder[folder] = found
+        return found
+
+    def of_file(self, path: Path) -> Config:
+        return self.of_folder(Path(os.path.abspath(path)).parent)
+
+    def excludes(self, folder: Path) -> Excludes:
+        """What is not entered or read below `folder`."""
+        config = self.of_folder(folder)
+        found = self._excludes.get(id(config))
+        if found is None:
+            settings = self.settings
+            if settings.exclude is None and not settings.extend_exclude:
+                found = config.excludes
+            else:
+                # Patterns of the command line are relative to where the command runs.
+                base = Path.cwd() if settings.exclude is not None else config.base
+                own = config.exclude if settings.exclude is None else settings.exclude
+                found = Excludes(base, (*own, *config.extend_exclude, *settings.extend_exclude))
+            self._excludes[id(config)] = found
+        return found
+
+    def codes(self, path: Path) -> frozenset[str]:
+        """The codes that are reported for the file at `path`."""
+        config = self.of_file(path)
+        selected = self._codes.get(id(config))
+        if selected is None:
+            selected = selected_codes(self.rules, (config.selection, self.settings.selection))
+            self._codes[id(config)] = selected
+        for pattern, ignored in config.per_file_ignores:
+            relative = os.path.relpath(os.path.abspath(path), config.base).replace(os.sep, "/")
+            if gitignore_spec([pattern]).match_file(relative):
+                selected -= expand(ignored, self.rules)
+        return selected
+
+    def fails(self, path: Path, severity: Severity) -> bool:
+        """Whether a finding of that severity in that file makes the run fail."""
+        threshold = self.settings.fail_on or self.of_file(path).fail_on
+        return threshold != "never" and FAIL_ON.index(severity.value) <= FAIL_ON.index(threshold)
+
+
+def selected_codes(rules: Mapping[str, Rule], layers: Iterable[Selection]) -> frozenset[str]:
+    """The codes left when each layer is laid over the one before. Without a word, all but ``info`` rules are on.
+
+    Inside a layer the more specific selector wins (``ignore = ["AMP1"]`` with ``extend-select = ["AMP101"]`` keeps
+    AMP101); of two equally specific ones, ``ignore``.
+    """
+    codes = frozenset(code for code, rule in rules.items() if rule.severity is not Severity.INFO)
+    for layer in layers:
+        if layer.select is not None:
+            codes = frozenset()
+        wanted = (*(layer.select or ()), *layer.extend_select)
+        verdicts: dict[str, tuple[int, bool]] = {}
+        for selectors, verdict in ((wanted, True), (layer.ignore, False)):
+            for selector in selectors:
+                for code, weight in _matches(selector, rules).items():
+                    if weight > verdicts.get(code, (-1, False))[0] or (
+                        not verdict and weight == verdicts.get(code, (-1, False))[0]
+                    ):
+                        verdicts[code] = (weight, verdict)
+        codes |= {code for code, (_, on) in verdicts.items() if on}
+        codes -= {code for code, (_, on) in verdicts.items() if not on}
+    return codes
+
+
+def expand(selectors: Iterable[str], rules: Mapping[str, Rule]) -> frozenset[str]:
+    """The codes that the selectors (codes, prefixes of codes, names, ``ALL``) stand for."""
+    return frozenset(code for selector in selectors for code in _matches(selector, rules))
+
+
+def _matches(selector: str, rules: Mapping[str, Rule]) -> dict[str, int]:
+    """Code to specificity, for the rules that `selector` stands for."""
+    word = selector.strip()
+    if word.upper() == "ALL":
+        return dict.fromkeys(rules, 0)
+    found = {code: len(word) for code in rules if word and code.startswith(word.upper())}
+    found.update({code: len(code) for code, rule in rules.items() if rule.name == word.lower()})
+    if not found:
+        known = [*rules, *(rule.name for rule in rules.values())]
+        raise ToolError(f"no rule `{selector}` to select or ignore{nearest(word, known)}")
+    return found
+
+
+def read_folder(folder: Path, rules: Mapping[str, Rule]) -> Config | None:
+    """The configuration that stands in `folder` itself."""
+    own = folder / OWN_FILE
+    if own.is_file():
+        return read_config(own, rules)
+    project = folder / "pyproject.toml"
+    if project.is_file():
+        table = _load(project).get("tool", {})
+        if isinstance(table, dict) and TABLE in table:
+            return parse_config(project, table[TABLE], rules)
+    return None
+
+
+def read_config(path: Path, rules: Mapping[str, Rule]) -> Config:
+    """The configuration in the file that was named: its ``[tool.ampclip-lint]`` table, or else all of it."""
+    data = _load(path)
+    tool = data.get("tool")
+    if isinstance(tool, dict) and TABLE in tool:
+        return parse_config(path, tool[TABLE], rules)
+    return parse_config(path, {} if path.name == "pyproject.toml" else data, rules)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not valid utf-8 at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    return data
+
+
+def parse_config(path: Path, table: object, rules: Mapping[str, Rule]) -> Config:
+    """Check a table and make a `Config` of it."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: `tool.{TABLE}` is not a table")
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(f"{path}: unknown key `{key}`{nearest(key, KEYS)}")
+
+    def words(key: str, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{path}: `{key}` is not a list of strings")
+        return tuple(value)
+
+    def selectors(key: str, value: object) -> tuple[str, ...]:
+        found = words(key, value)
+        try:
+            expand(found, rules)
+        except ToolError as error:
+            raise ConfigError(f"{path}: `{key}`: {error}") from error
+        return found
+
+    per_file = table.get("per-file-ignores", {})
+    if not isinstance(per_file, dict):
+        raise ConfigError(f"{path}: `per-file-ignores` is not a table of patterns to lists of codes")
+    fail_on = table.get("fail-on", "warning")
+    if fail_on not in FAIL_ON:
+        raise ConfigError(f"{path}: `fail-on` is none of {', '.join(FAIL_ON)}: {fail_on!r}")
+    return Config(
+        base=Path(os.path.abspath(path)).parent,
+        path=path,
+        selection=Selection(
+            selectors("select", table["select"]) if "select" in table else None,
+            selectors("extend-select", table.get("extend-select", [])),
+            selectors("ignore", table.get("ignore", [])),
+        ),
+        per_file_ignores=tuple(
+            (pattern, selectors(f"per-file-ignores.{pattern}", codes)) for pattern, codes in per_file.items()
+        ),
+        exclude=words("exclude", table["exclude"]) if "exclude" in table else DEFAULT_EXCLUDES,
+        extend_exclude=words("extend-exclude", table.get("extend-exclude", [])),
+        fail_on=str(fail_on),
+    )

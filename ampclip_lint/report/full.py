@@ -1,0 +1,98 @@
+"""Findings for reading: the source frame, the path that leads there with its units, the effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampclip_lint.diagnostics import Diagnostic, TraceStep
+from ampclip_lint.lint.run import RunResult
+from ampclip_lint.report.concise import headline
+from ampclip_lint.report.text import Line, clean, expand
+from ampclip_lint.syntax.source import SourceFile
+
+_BEFORE = 2
+_AFTER = 1
+_LONGEST = 8
+"""Lines of a span that are shown; of a longer one, the middle is left out."""
+_WIDEST = 64
+"""Characters of a source line in the path."""
+
+
+def render(result: RunResult) -> Iterator[Line]:
+    """All findings, with an empty line between them."""
+    for index, diagnostic in enumerate(result.diagnostics):
+        if index:
+            yield []
+        yield from _finding(diagnostic, result)
+
+
+def _finding(diagnostic: Diagnostic, result: RunResult) -> Iterator[Line]:
+    source = result.sources.get(diagnostic.span.filename)
+    last = min(diagnostic.span.end.row + _AFTER, len(source.lines) if source else 0)
+    margin = " " * len(str(last or 1))
+    yield headline(diagnostic)
+    if source is not None:
+        yield [(f"{margin} |", "gutter")]
+        yield from _frame(diagnostic, source, last, len(margin))
+        yield [(f"{margin} |", "gutter")]
+    for index, step in enumerate(_steps(diagnostic, result)):
+        label = [(f"{margin} = ", "gutter"), ("path: ", "note")] if index == 0 else [(f"{margin}         ", "")]
+        yield label + step
+    if diagnostic.effect is not None:
+        yield [(f"{margin} = ", "gutter"), ("effect: ", "note"), (clean(diagnostic.effect), "")]
+    yield [(f"{margin} = ", "gutter"), ("help: ", "note"), (f"ampclip-lint explain {diagnostic.code}", "")]
+
+
+def _frame(diagnostic: Diagnostic, source: SourceFile, last: int, margin: int) -> Iterator[Line]:
+    start, end = diagnostic.span.start, diagnostic.span.end
+    style = diagnostic.severity.value
+    first = max(start.row - _BEFORE, 1)
+    while first < start.row and not source.line(first).strip():
+        first += 1
+    while last > end.row and not source.line(last).strip():
+        last -= 1
+    for row in range(first, last + 1):
+        if start.row + _LONGEST // 2 <= row <= end.row - _LONGEST // 2:
+            if row == start.row + _LONGEST // 2:
+                yield [(f"{'.' * min(3, margin):>{margin}} |", "gutter")]
+            continue
+        text = source.line(row)
+        shown, _ = expand(text, 1)
+        yield (
+            [(f"{row:>{margin}} | ", "gutter"), (shown.rstrip(), "")]
+            if shown.strip()
+            else [(f"{row:>{margin}} |", "gutter")]
+        )
+        if start.row <= row <= end.row and shown.strip():
+            left = start.column if row == start.row else len(text) - len(text.lstrip()) + 1
+            right = end.column if row == end.row else len(text.rstrip()) + 1
+            _, begin = expand(text, left)
+            _, stop = expand(text, right)
+            yield [(f"{' ' * margin} | ", "gutter"), (" " * begin, ""), ("^" * max(stop - begin, 1), style)]
+
+
+def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
+    """The steps of the path in columns: place, source text, what happens there, the unit after it."""
+    rows = []
+    for step in diagnostic.trace:
+        place = str(step.span.start.row)
+        if step.span.filename != diagnostic.span.filename:
+            place = f"{clean(step.span.filename)}:{place}"
+        rows.append((place, _excerpt(step, result), clean(step.message), step.unit))
+    if not rows:
+        return []
+    place_width = max(len(row[0]) for row in rows)
+    text_width = max(len(row[1]) for row in rows)
+    lines: list[Line] = []
+    for place, text, message, unit in rows:
+        line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}", ""), (f"  {message}", "dim")]
+        if unit is not None:
+            line.append((f", unit {clean(unit)}", "unit"))
+        lines.append(line)
+    return lines
+
+
+def _excerpt(step: TraceStep, result: RunResult) -> str:
+    source = result.sources.get(step.span.filename)
+    text = clean(source.line(step.span.start.row).strip().replace("\t", " ")) if source else ""
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

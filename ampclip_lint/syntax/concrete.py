@@ -1,0 +1,173 @@
+"""The concrete syntax of one function, cut out of its file, with positions in that file.
+
+libcst's position pass over a whole module costs twice the parse. Here statements get their positions from the ``ast``
+index, and calls are paired with ``ast`` calls of the same statement when somebody asks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from ampclip_lint.diagnostics import Position, Span
+from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
+
+#: Fields that never hold an expression or statement.
+_LAYOUT = frozenset(
+    {
+        "lpar", "rpar", "leading_lines", "lines_after_decorators", "header", "footer", "trailing_whitespace",
+        "semicolon", "comma", "equal", "dot", "colon", "indent", "lbracket", "rbracket", "lbrace", "rbrace",
+        "keyword", "star", "annotation",
+    }
+)
+#: Fields in source order where the declared order is another one.
+_ORDER: dict[type, tuple[str, ...]] = {
+    cst.IfExp: ("body", "test", "orelse"),
+    cst.CompFor: ("target", "iter", "ifs", "inner_for_in"),
+    cst.Lambda: ("params", "body"),
+    cst.DictComp: ("key", "value", "for_in"),
+    cst.NamedExpr: ("target", "value"),
+}
+
+
+class ConcreteFunction:
+    """A function's body as libcst statements, each paired with its ``ast`` twin."""
+
+    def __init__(self, info: FunctionInfo) -> None:
+        self.info = info
+        self._twins: dict[int, ast.stmt] = {}
+        self._calls: dict[int, Span] = {}
+        self._listed: set[int] = set()
+        self._statement_of: dict[int, ast.stmt] = {}
+        if isinstance(info.node, ast.Module):
+            self.params: cst.Parameters | None = None
+            body = [node for node in info.node.body if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
+            self.body: Sequence[cst.BaseStatement] = [self._module_statement(info.module, node) for node in body]
+            self.twins = body
+        else:
+            definition = _cut(info.module, info.node)
+            self.params = definition.params
+            suite = definition.body
+            self.body = suite.body if isinstance(suite, cst.IndentedBlock) else [cst.SimpleStatementLine(suite.body)]  # type: ignore[arg-type]
+            self.twins = info.node.body
+
+    def _module_statement(self, module: ModuleIndex, node: ast.stmt) -> cst.BaseStatement:
+        text = "".join(module.lines[node.lineno - 1 : node.end_lineno])
+        found = cst.parse_module(text).body
+        # Several statements on one line: pick the right one by counting those that begin before it.
+        return _as_statement(found[0], node)
+
+    def pair(self, body: Sequence[cst.CSTNode], twins: Sequence[ast.stmt]) -> Iterator[tuple[cst.CSTNode, ast.stmt]]:
+        """Small and compound statements of a suite with their twins."""
+        small: list[cst.CSTNode] = []
+        for statement in body:
+            if isinstance(statement, cst.SimpleStatementLine):
+                small.extend(statement.body)
+            else:
+                small.append(statement)
+        if len(small) == len(twins):
+            yield from zip(small, twins)
+        else:
+            # Never seen; positions then degrade to the suite's first line instead of failing.
+            for node in small:
+                yield node, twins[0]
+
+    def span(self, node: ast.stmt | ast.expr) -> Span:
+        module = self.info.module
+        name = "" if isinstance(self.info.node, ast.Module) else self.info.qualname.replace(".<locals>", "")
+        return Span(
+            module.file.name,
+            _position(module, node.lineno, node.col_offset),
+            _position(module, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset),
+            name,
+        )
+
+    def call_span(self, call: cst.Call, statement: cst.CSTNode, twin: ast.stmt) -> Span:
+        """Where a call inside a statement stands."""
+        if id(statement) not in self._listed:
+            self._listed.add(id(statement))
+            ours = list(_calls_of(statement))
+            theirs = sorted(
+                _ast_calls(twin), key=lambda n: (n.lineno, n.col_offset, -(n.end_lineno or 0), -(n.end_col_offset or 0))
+            )
+            if len(ours) == len(theirs):
+                for mine, their in zip(ours, theirs):
+                    self._calls[id(mine)] = self.span(their)
+        return self._calls.get(id(call)) or self.span(twin)
+
+
+def _as_statement(found: cst.BaseStatement | cst.CSTNode, node: ast.stmt) -> cst.BaseStatement:
+    if isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1:
+        kinds = [small for small in found.body]
+        index = min(len(kinds) - 1, 0)
+        return found.with_changes(body=[kinds[index]])
+    assert isinstance(found, cst.BaseStatement)
+    return found
+
+
+def _cut(module: ModuleIndex, node: ast.FunctionDef | ast.AsyncFunctionDef) -> cst.FunctionDef:
+    """Parse a function's own lines. An indented one is wrapped, so that strings in it keep their text."""
+    lines = module.lines[node.lineno - 1 : node.end_lineno]
+    text = "".join(lines)
+    if not text.endswith("\n"):
+        text += "\n"
+    if node.col_offset:
+        first = lines[0].encode()[: node.col_offset].decode()
+        if first.strip():  # `class A: def f(self): ...` cannot be; `if x: def f()` neither.
+            text = text[len(first) :]
+        else:
+            text = "if 1:\n" + text
+    found: cst.CSTNode = cst.parse_module(text).body[0]
+    if isinstance(found, cst.If):
+        found = found.body.body[0]
+    assert isinstance(found, cst.FunctionDef)
+    return found
+
+
+def _position(module: ModuleIndex, row: int, offset: int) -> Position:
+    line = module.lines[row - 1] if row <= len(module.lines) else ""
+    if line.isascii():
+        return Position(row, offset + 1)
+    return Position(row, len(line.encode()[:offset].decode("utf-8", "replace")) + 1)
+
+
+def _calls_of(node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Calls of a statement's own expressions in source order, outer ones first; no f-strings, no nested suites."""
+    if isinstance(node, cst.Call):
+        yield node
+        yield from _calls_of(node.func)
+        for arg in node.args:
+            yield from _calls_of(arg.value)
+        return
+    if isinstance(node, (cst.FormattedString, cst.BaseSuite, cst.BaseParenthesizableWhitespace, cst.Name)):
+        return
+    fields = _ORDER.get(type(node)) or tuple(node.__dataclass_fields__)
+    for name in fields:
+        if name in _LAYOUT or name.startswith("whitespace"):
+            continue
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield from _calls_of(value)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                if isinstance(item, cst.CSTNode):
+                    if isinstance(node, (cst.If, cst.For, cst.While, cst.Try)) and isinstance(item, cst.BaseStatement):
+                        continue
+                    yield from _calls_of(item)
+
+
+def _ast_calls(node: ast.AST) -> Iterator[ast.Call]:
+    if isinstance(node, ast.Call):
+        yield node
+    if isinstance(node, ast.JoinedStr):
+        return
+    for name, value in ast.iter_fields(node):
+        if name in ("body", "orelse", "finalbody", "handlers", "cases") and isinstance(node, ast.stmt):
+            continue
+        if name in ("annotation", "returns"):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.AST):
+                yield from _ast_calls(item)

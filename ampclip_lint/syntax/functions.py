@@ -1,0 +1,33 @@
+"""The functions of a file by qualified name, for commands that are asked for one."""
+
+from __future__ import annotations
+
+import ast
+
+from ampclip_lint.syntax.index import ModuleIndex
+from ampclip_lint.syntax.source import SourceFile
+
+
+class NotPython(Exception):
+    """The text does not parse; the message says where."""
+
+
+def function_names(source: SourceFile) -> list[str]:
+    """``f``, ``Class.method``, ``outer.<locals>.inner``, in the order of the text."""
+    try:
+        tree = ast.parse(source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        row = getattr(error, "lineno", None)
+        where = f" (line {row})" if row else ""
+        raise NotPython(f"not valid Python: {getattr(error, 'msg', None) or error}{where}") from error
+    return [info.qualname for info in ModuleIndex(source, tree).everything]
+
+
+def matching(wanted: str, known: list[str]) -> list[str]:
+    """The known names that `wanted` may mean: itself, without ``<locals>``, or the last parts of a longer one."""
+
+    def short(name: str) -> str:
+        return name.replace("<locals>.", "")
+
+    exact = [name for name in known if wanted in (name, short(name))]
+    return exact or [name for name in known if short(name).endswith("." + short(wanted))]

@@ -1,0 +1,337 @@
+"""The index of a program: modules, imports, classes, functions and who mentions what. Built from ``ast``, which is fast.
+
+Names are resolved here, by import tables; the concrete syntax of a function is read only when it takes part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePath
+
+from ampclip_lint.syntax.source import SourceFile
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(eq=False)
+class FunctionInfo:
+    """One function or method, or a module's body (``node`` is the module then)."""
+
+    module: ModuleIndex
+    name: str
+    qualname: str
+    node: FunctionNode | ast.Module
+    owner: ClassInfo | None = None
+    outer: FunctionInfo | None = None
+    inner: dict[str, FunctionInfo] = field(default_factory=dict)
+    inner_classes: dict[str, ClassInfo] = field(default_factory=dict)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name and attribute that the function mentions, its nested functions included."""
+        found: set[str] = set()
+        for node in _own_nodes(self.node) if isinstance(self.node, ast.Module) else ast.walk(self.node):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg)
+        return frozenset(found)
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The bare names of everything that the function calls or passes on."""
+        found: set[str] = set()
+        for node in _own_nodes(self.node) if isinstance(self.node, ast.Module) else ast.walk(self.node):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute):
+                    found.add(node.func.attr)
+                elif isinstance(node.func, ast.Name):
+                    found.add(node.func.id)
+        return frozenset(found)
+
+    @cached_property
+    def is_generator(self) -> bool:
+        return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(self.node))
+
+    @property
+    def decorators(self) -> tuple[str, ...]:
+        if isinstance(self.node, ast.Module):
+            return ()
+        return tuple(dotted(d.func if isinstance(d, ast.Call) else d) or "" for d in self.node.decorator_list)
+
+    @property
+    def self_name(self) -> str | None:
+        """The name of the first parameter of a method; ``None`` where there is no instance."""
+        if self.owner is None or isinstance(self.node, ast.Module) or "staticmethod" in self.decorators:
+            return None
+        arguments = [*self.node.args.posonlyargs, *self.node.args.args]
+        return arguments[0].arg if arguments else None
+
+    def __repr__(self) -> str:
+        return f"<{self.module.name}:{self.qualname}>"
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """One class: its bases as written, its methods, and the attributes that its code gives to ``self``."""
+
+    module: ModuleIndex
+    name: str
+    qualname: str
+    node: ast.ClassDef
+    bases: tuple[str, ...]
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    outer: FunctionInfo | None = None
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Methods, class variables, and everything assigned to ``self.x`` in a method."""
+        found = set(self.methods)
+        for statement in self.node.body:
+            for target in _targets(statement):
+                if isinstance(target, ast.Name):
+                    found.add(target.id)
+        for method in self.methods.values():
+            for node in ast.walk(method.node):
+                for target in _targets(node):
+                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                        if target.value.id == method.self_name:
+                            found.add(target.attr)
+        return frozenset(found)
+
+    @cached_property
+    def fields(self) -> dict[str, ast.expr | None]:
+        """Class-level names with their values: class variables, dataclass fields."""
+        found: dict[str, ast.expr | None] = {}
+        for statement in self.node.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                found[statement.target.id] = statement.value
+            elif isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    if isinstance(target, ast.Name):
+                        found[target.id] = statement.value
+        return found
+
+    def __repr__(self) -> str:
+        return f"<class {self.module.name}:{self.qualname}>"
+
+
+class ModuleIndex:
+    """One parsed file: what it defines and imports."""
+
+    def __init__(self, file: SourceFile, tree: ast.Module) -> None:
+        self.file = file
+        self.tree = tree
+        self.parts = _module_parts(file.name)
+        self.name = ".".join(self.parts)
+        self.functions: dict[str, FunctionInfo] = {}
+        self.classes: dict[str, ClassInfo] = {}
+        self.imports: dict[str, str] = {}
+        self.assigned: dict[str, list[ast.stmt]] = {}
+        self.everything: list[FunctionInfo] = []
+        self.body = FunctionInfo(self, "<module>", "<module>", tree)
+        self._collect(tree.body, None, None, "")
+        for node in _own_nodes(tree):
+            for target in _targets(node):
+                if isinstance(target, ast.Name):
+                    self.assigned.setdefault(target.id, []).append(node)  # type: ignore[arg-type]
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.file.text.splitlines(keepends=True)
+
+    def _collect(
+        self, body: Iterable[ast.stmt], owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str
+    ) -> None:
+        for node in _statements(body):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                info = FunctionInfo(self, node.name, prefix + node.name, node, owner, outer)
+                self.everything.append(info)
+                if owner is not None:
+                    owner.methods[node.name] = info
+                elif outer is not None:
+                    outer.inner[node.name] = info
+                else:
+                    self.functions.setdefault(node.name, info)
+                self._collect(node.body, None, info, f"{prefix}{node.name}.<locals>.")
+            elif isinstance(node, ast.ClassDef):
+                bases = tuple(filter(None, map(dotted, node.bases)))
+                cls = ClassInfo(self, node.name, prefix + node.name, node, bases, {}, outer)
+                if outer is not None:
+                    outer.inner_classes[node.name] = cls
+                else:
+                    self.classes.setdefault(node.name, cls)
+                self._collect(node.body, cls, outer, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.asname:
+                        self.imports[alias.asname] = alias.name
+                    else:
+                        self.imports[alias.name.split(".")[0]] = alias.name.split(".")[0]
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                for alias in node.names:
+                    self.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = self.parts if self.file.name.endswith("__init__.py") else self.parts[:-1]
+        package = package[: len(package) - (node.level - 1)] if node.level > 1 else package
+        return ".".join((*package, *((node.module,) if node.module else ())))
+
+
+class ProgramIndex:
+    """All modules of a program, with the look-ups that cross files."""
+
+    def __init__(self, modules: Iterable[ModuleIndex]) -> None:
+        self.modules = list(modules)
+        self._by_tail: dict[str, list[ModuleIndex]] = {}
+        for module in self.modules:
+            for start in range(len(module.parts)):
+                self._by_tail.setdefault(".".join(module.parts[start:]), []).append(module)
+
+    def functions(self) -> Iterator[FunctionInfo]:
+        for module in self.modules:
+            yield from module.everything
+
+    def classes(self) -> Iterator[ClassInfo]:
+        for module in self.modules:
+            yield from module.classes.values()
+
+    @cached_property
+    def methods_named(self) -> dict[str, list[FunctionInfo]]:
+        found: dict[str, list[FunctionInfo]] = {}
+        for info in self.functions():
+            if info.owner is not None:
+                found.setdefault(info.name, []).append(info)
+        return found
+
+    def module(self, name: str) -> ModuleIndex | None:
+        """The module whose dotted name ends like this; none where several do."""
+        found = self._by_tail.get(name, [])
+        return found[0] if len(found) == 1 else None
+
+    def definition(self, name: str, depth: int = 0) -> FunctionInfo | ClassInfo | None:
+        """The function or class that a dotted name means, re-exports followed."""
+        head, _, tail = name.rpartition(".")
+        if not head or depth > 6:
+            return None
+        module = self.module(head)
+        if module is None:
+            return None
+        if tail in module.functions:
+            return module.functions[tail]
+        if tail in module.classes:
+            return module.classes[tail]
+        if tail in module.imports and module.imports[tail] != name:
+            return self.definition(module.imports[tail], depth + 1)
+        return None
+
+    def bases(self, cls: ClassInfo) -> list[ClassInfo | str]:
+        """The bases of a class: classes of the program, or the qualified names of others."""
+        result: list[ClassInfo | str] = []
+        for base in cls.bases:
+            result.append(self.resolve_class(base, cls.module, cls.outer) or qualified(base, cls.module))
+        return result
+
+    def resolve_class(self, name: str, module: ModuleIndex, outer: FunctionInfo | None = None) -> ClassInfo | None:
+        while outer is not None:
+            if name in outer.inner_classes:
+                return outer.inner_classes[name]
+            outer = outer.outer
+        if name in module.classes:
+            return module.classes[name]
+        found = self.definition(qualified(name, module))
+        return found if isinstance(found, ClassInfo) else None
+
+    def mro(self, cls: ClassInfo) -> list[ClassInfo]:
+        """The class and its bases inside the program, nearest first."""
+        order: list[ClassInfo] = []
+        pending = [cls]
+        while pending:
+            current = pending.pop(0)
+            if current not in order:
+                order.append(current)
+                pending += [base for base in self.bases(current) if isinstance(base, ClassInfo)]
+        return order
+
+    def outside_bases(self, cls: ClassInfo) -> list[str]:
+        """Qualified names of the bases that are not part of the program."""
+        return [base for c in self.mro(cls) for base in self.bases(c) if isinstance(base, str)]
+
+    def method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
+        for current in self.mro(cls):
+            if name in current.methods:
+                return current.methods[name]
+        return None
+
+    def attributes(self, cls: ClassInfo) -> frozenset[str]:
+        return frozenset().union(*(current.attributes for current in self.mro(cls)))
+
+
+def qualified(name: str, module: ModuleIndex) -> str:
+    """A dotted name with its first part replaced by what the module imported under it."""
+    head, _, rest = name.partition(".")
+    head = module.imports.get(head, head)
+    return f"{head}.{rest}" if rest else head
+
+
+def dotted(node: ast.expr) -> str | None:
+    """``a.b.c`` as text, ``None`` for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Subscript):
+        return dotted(node.value)
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _module_parts(filename: str) -> tuple[str, ...]:
+    path = PurePath(filename.replace("\\", "/"))
+    parts = [part for part in path.with_suffix("").parts if part not in ("/", "..", ".")]
+    if parts and parts[-1] == "__init__":
+        parts.pop()
+    return tuple(parts) or ("__main__",)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements with those inside if, try, with, for and while, but not inside functions or classes."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(node, name, ()))
+        for handler in getattr(node, "handlers", ()):
+            yield from _statements(handler.body)
+        for case in getattr(node, "cases", ()):
+            yield from _statements(case.body)
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below, but for those of nested functions and classes."""
+    pending = list(ast.iter_child_nodes(node))
+    while pending:
+        current = pending.pop()
+        yield current
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(current))
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        found = list(node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        found = [node.target]
+    else:
+        return []
+    return [leaf for target in found for leaf in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]

@@ -1,0 +1,175 @@
+"""Which files can matter at all, decided on their bytes. Errs towards keeping a file; a test holds it to that.
+
+A finding needs a loss scale, so some file of the program must speak of one (a seed). What the seeds import, and what
+imports from the seeds, belongs to the program too as soon as it handles gradients (a helper): half of all wrong orders
+are spread over functions, and a helper that clips need not mention a scaler.
+"""
+
+from __future__ import annotations
+
+import os.path
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_SEED_WORDS = (b"GradScaler", b"unscale_")
+_HELPER_WORDS = (b"clip", b"backward", b".grad", b"_grad", b"optim", b".step(")
+_REEXPORT = re.compile(rb"\bGradScaler\s*\(|\bunscale_\(|\.scale\b")
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]*(?P<names>\([^)]*\)|[^\n#;]*)"
+    rb"|import[ \t]+(?P<plain>[^\n#;]*))",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(rb"#[^\n]*")
+_BOUND = re.compile(rb"([.\w]+|\*)(?:[ \t\\]+as[ \t\\]+(\w+))?")
+_DEPTH = 8
+"""How many re-exports are followed for one name."""
+
+
+def is_seed(data: bytes) -> bool:
+    """Whether the file itself speaks of a loss scaler."""
+    if any(word in data for word in _SEED_WORDS):
+        return True
+    # A scaler that came as an argument under any name: `s.scale(loss).backward()`; or `self.scaler.step(opt)` alone.
+    if b".scale" in data and b"backward" in data:
+        return True
+    return (b"scaler" in data or b"Scaler" in data) and (b".step" in data or b".update" in data or b".scale" in data)
+
+
+def is_helper(data: bytes) -> bool:
+    """Whether the file can change, or order, what happens to gradients."""
+    return any(word in data for word in _HELPER_WORDS)
+
+
+def is_candidate(name: str, data: bytes) -> bool:
+    """Whether `select` has to see the file at all."""
+    return is_seed(data) or is_helper(data) or _is_package(name)
+
+
+def mentions_scaler(text: str) -> bool:
+    """`is_seed` for text that is decoded already."""
+    return is_seed(text.encode("utf-8", "surrogatepass"))
+
+
+def select(files: Sequence[tuple[str, bytes]]) -> list[int]:
+    """The indices of the files (name, content) that make up the program, in order."""
+    seeds = [
+        index
+        for index, (name, data) in enumerate(files)
+        # A package that only passes GradScaler on would make a seed's friend of everything that imports it.
+        if is_seed(data) and not (_is_package(name) and not _REEXPORT.search(data))
+    ]
+    if not seeds or len(seeds) == len(files):
+        return seeds
+    modules = _Modules([_Module(name, data) for name, data in files])
+    chosen = set(seeds)
+    for index, (_, data) in enumerate(files):
+        if index not in chosen and is_helper(data) and not modules.imported_by(index).isdisjoint(seeds):
+            chosen.add(index)
+    queue = sorted(chosen)
+    while queue:
+        for index in modules.imported_by(queue.pop()):
+            # A package may only pass names on, but the way to them leads through it.
+            if index not in chosen and (is_helper(files[index][1]) or _is_package(files[index][0])):
+                chosen.add(index)
+                if not _is_package(files[index][0]):
+                    queue.append(index)
+    return sorted(chosen)
+
+
+@dataclass
+class _Module:
+    name: str
+    data: bytes
+
+    @cached_property
+    def folder(self) -> tuple[str, ...]:
+        return _parts(posixpath.dirname(self.name))
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        return self.folder if _is_package(self.name) else _parts(self.name.removesuffix(".py"))
+
+    @cached_property
+    def imports(self) -> list[tuple[str, str, str]]:
+        """(module, name, bound as); the name is empty for a plain import, ``*`` for all names."""
+        found = []
+        for match in _IMPORT.finditer(self.data):
+            text = _COMMENT.sub(b"", match["names"] if match["plain"] is None else match["plain"])
+            for item in _BOUND.finditer(text):
+                name, bound = item[1].decode("utf-8", "replace"), (item[2] or item[1]).decode("utf-8", "replace")
+                if match["plain"] is None:
+                    found.append((match["module"].decode("utf-8", "replace"), name, bound))
+                else:
+                    found.append((name, "", bound))
+        return found
+
+
+@dataclass
+class _Modules:
+    """Files as modules, without knowing where the import system looks: names match by their tail."""
+
+    modules: list[_Module]
+    _by_last: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _imported: dict[int, frozenset[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, module in enumerate(self.modules):
+            if module.parts:
+                self._by_last[module.parts[-1]].append(index)
+        self._top = len(os.path.commonprefix([module.folder for module in self.modules]))
+
+    def imported_by(self, index: int) -> frozenset[int]:
+        """The modules that the names imported by a module come from, and the packages that they come through."""
+        found = self._imported.get(index)
+        if found is None:
+            module = self.modules[index]
+            found = frozenset().union(*(self._origin(module, dotted, name, 0) for dotted, name, _ in module.imports))
+            self._imported[index] = found
+        return found
+
+    def _origin(self, importer: _Module, dotted: str, name: str, depth: int) -> set[int]:
+        if not name:
+            return self._named(importer, dotted)
+        if name != "*":
+            inner = self._named(importer, dotted + name if dotted.endswith(".") else f"{dotted}.{name}")
+            if inner:
+                return inner
+        found: set[int] = set()
+        for index in self._named(importer, dotted):
+            found.add(index)
+            module = self.modules[index]
+            for source, original, bound in module.imports if depth < _DEPTH else ():
+                if bound == name or original == "*" or (name == "*" and _is_package(module.name)):
+                    found |= self._origin(module, source, original, depth + 1)
+        return found
+
+    def _named(self, importer: _Module, dotted: str) -> set[int]:
+        bare = dotted.lstrip(".")
+        level = len(dotted) - len(bare)
+        parts = tuple(bare.split(".")) if bare else ()
+        if level:
+            parts = importer.folder[: len(importer.folder) - level + 1] + parts
+        if not parts:
+            return set()
+        found = set()
+        for index in self._by_last[parts[-1]]:
+            module = self.modules[index].parts
+            root = module[: len(module) - len(parts)]
+            if module[len(root) :] != parts:
+                continue
+            # An absolute name is looked up from a folder above the importer, or from one near the top (`src`).
+            if (not root) if level else (len(root) <= self._top + 1 or importer.folder[: len(root)] == root):
+                found.add(index)
+        return found
+
+
+def _is_package(name: str) -> bool:
+    return posixpath.basename(name) == "__init__.py"
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", ".", ".."))

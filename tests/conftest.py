@@ -1,0 +1,25 @@
+"""What several test modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import stub_engine
+from ampclip_lint.lint import registry
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _rules_of_the_checkout() -> Iterator[None]:
+    """Entry points exist only once the package is installed; a bare checkout has the same rules."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not registry.entry_points():
+            patch.setattr(registry, "entry_points", lambda: [("builtin", "ampclip_rules:RULES")])
+        yield
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Analysis by the stub engine: tests of what surrounds the engine must not depend on its verdicts."""
+    monkeypatch.setattr("ampclip_lint.amp.analysis.analyse_program", stub_engine.analyse_program)

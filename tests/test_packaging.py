@@ -1,0 +1,87 @@
+"""What the repository promises to those who install it, as far as that shows without building."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ampclip_lint
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def project() -> dict[str, Any]:
+    if sys.version_info < (3, 11):
+        tomllib = pytest.importorskip("tomli")
+    else:
+        import tomllib
+    data: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return data
+
+
+def requirement(text: str) -> str:
+    found = re.match(r"[\w.-]+", text)
+    assert found is not None
+    return found[0]
+
+
+def test_torch_is_needed_for_tests_only() -> None:
+    table = project()["project"]
+    assert sorted(requirement(item) for item in table["dependencies"]) == [
+        "click", "libcst", "pathspec", "rich", "tomli",
+    ]  # fmt: skip
+    assert "torch==2.13.0" in table["optional-dependencies"]["test"]
+
+
+def test_both_packages_are_built_and_typed() -> None:
+    packages = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert packages == ["ampclip_lint", "rules/ampclip_rules"]
+    for package in packages:
+        assert (ROOT / package / "__init__.py").is_file()
+        assert (ROOT / package / "py.typed").is_file()
+
+
+def test_the_entry_points_exist() -> None:
+    from importlib import import_module
+
+    table = project()["project"]
+    points = [*table["scripts"].values(), *table["entry-points"]["ampclip_lint.rules"].values()]
+    assert len(points) == 2
+    for point in points:
+        module, _, name = point.partition(":")
+        assert getattr(import_module(module), name)
+
+
+def test_the_package_tells_its_version_and_offers_lint_source() -> None:
+    from ampclip_lint.lint.run import lint_source
+
+    assert re.fullmatch(r"\d+\.\d+\.\d+", ampclip_lint.__version__)
+    assert ampclip_lint.lint_source is lint_source
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ampclip_lint.nothing  # type: ignore[attr-defined]
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## {ampclip_lint.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_pre_commit_hook_runs_the_command() -> None:
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    for line in (
+        "entry: ampclip-lint check",
+        "language: python",
+        "require_serial: true",
+        "pass_filenames: true",
+        "types_or: [python]",
+    ):
+        assert f"  {line}\n" in hook
+
+
+@pytest.mark.parametrize("command", ["ampclip-lint check fixtures", 'pip install -e ".[test]" && pytest'])
+def test_the_readme_s_first_screen_has_the_two_lines(command: str) -> None:
+    first_screen = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:60]
+    assert any(command in line for line in first_screen)
