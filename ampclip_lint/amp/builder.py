@@ -304,7 +304,8 @@ class Phi:
             self.own = Sym(("phi", key), text=texts.pop() if len(texts) == 1 else "")
         self.options: list[Value] = []
         for leaf in leaves:
-            plain_number = tensors and isinstance(leaf, Const) and isinstance(leaf.value, (int, float))
+            # A number beside a symbol (a counter and its start) is a fact about the symbol, not another option.
+            plain_number = self.own is not None and isinstance(leaf, Const) and _numeric(leaf)
             if not _is_symbolic(leaf) and not plain_number and leaf not in self.options:
                 self.options.append(leaf)
         if self.own is not None:

@@ -102,6 +102,7 @@ class Calls(Expressions):
         self.no_grad = 0
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
+        self.holds: set[tuple[Key, Key]] = set()
 
     # -- the call itself --------------------------------------------------------------------------------------------
 
@@ -682,7 +683,7 @@ class Calls(Expressions):
         if name == "is_enabled" and not arguments.all():
             return Cond(Atom(self.enabled(key, text), Truthy()))
         if name == "zero_grad":
-            self.emit(Draft("zero", (ref,)))
+            self.emit(Draft("zero", (ref, self.parts_of(key))))
             return NONE
         if name == "backward":
             if not arguments.positional:
@@ -692,7 +693,7 @@ class Calls(Expressions):
             return NONE
         if name in ("parameters", "named_parameters", "trainable_parameters", "get_parameters"):
             self.module_evidence.add(key)
-            return Params(frozenset((key,)))
+            return Params(self.parts_of(key))
         if name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_gradients"):
             return self._method_clip(base, name, arguments, node)
         if api.says_clip(name) and any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]):
@@ -711,7 +712,25 @@ class Calls(Expressions):
                 if len(arguments.positional) >= 1 and isinstance(arguments.positional[0], Const) and name == "get":
                     return Sym(("attr", key, ("item", arguments.positional[0].value)), text=self.text(node))
                 return Sym(("pure", name, ("sym", key, 0), keys), text=self.text(node))
+        self.emit(Draft("touch", (ref,)))
         return self.unknown_call(base, arguments, node)
+
+    def parts_of(self, key: Key, depth: int = 3) -> frozenset[Key]:
+        """A module and the modules that it is known to hold."""
+        parts = {key}
+        if depth:
+            for place, value in self.flow.env.items():
+                if isinstance(place, tuple) and place[0] == "a" and place[1] == key:
+                    inner = self.key_of(value)
+                    if inner is not None and isinstance(value, (Sym, Obj)) and inner not in parts:
+                        if not (isinstance(value, Obj) and value.kind in (Kind.SCALER, Kind.OPTIMIZER)):
+                            parts |= self.parts_of(inner, depth - 1)
+        return frozenset(parts)
+
+    def hold(self, owner: Key, value: Value) -> None:
+        key = self.key_of(self.one(value))
+        if key is not None:
+            self.holds.add((owner, key))
 
     def frame_of_scaler_call(self) -> None:
         self.frame.has_scaler_calls = True
@@ -1057,7 +1076,7 @@ class Calls(Expressions):
         reach = self.reach_of(arguments.all())
         key = self.key_of(function)
         if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
-            reach = reach | {key}
+            reach = reach | self.parts_of(key)
             if isinstance(node.func, cst.Attribute):
                 owner = key[1] if isinstance(key, tuple) and key[0] == "attr" else None
                 reach = reach | ({owner} if owner is not None else set())
@@ -1070,6 +1089,15 @@ class Calls(Expressions):
     def clip(self, row: api.ClipCall, arguments: Arguments, node: cst.Call, framework: Key | None = None) -> Value:
         params = arguments.get(*row.params)
         bound = arguments.get(*row.bound)
+        if isinstance(params, Choice):
+            index, name = row.params
+
+            def one(option: Value) -> Value:
+                positional = [option if i == index else a for i, a in enumerate(arguments.positional)]
+                keyword = {k: option if k == name else a for k, a in arguments.keyword.items()}
+                return self.clip(row, Arguments(positional, keyword, arguments.open), node, framework)
+
+            return self.each_option(params, node, one)
         kind = row.kind
         if row.kind == "with_norm":
             assert row.norm is not None

@@ -745,6 +745,7 @@ class Expressions(Builder):
                     return
                 key = self.key_of(self.one(base))
                 if key is not None:
+                    self.hold(key, value)
                     self.flow.env[("a", key, target.attr.value)] = self._named(value, self.text(target))
             case cst.Subscript():
                 base = self.evaluate(target.value)
@@ -755,6 +756,9 @@ class Expressions(Builder):
                 self._unpack([element.value for element in target.elements], value, target)
             case cst.StarredElement():
                 self.assign(target.value, self.fresh(self.label(target)))
+
+    def hold(self, owner: Key, value: Value) -> None:
+        """Note that an object holds another one in an attribute."""
 
     def assign_gradient(self, base: Value, value: Value) -> None:
         raise NotImplementedError

@@ -43,8 +43,8 @@ from ampclip_lint.amp.units import (
     Sum,
     UnitExpr,
 )
-from ampclip_lint.amp.values import Key
-from ampclip_lint.flow.facts import Atom, Forget, Learn, SetConstant, Shift, Subject, Truthy
+from ampclip_lint.amp.values import Key, Sym
+from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
 
 
@@ -94,7 +94,10 @@ class _Linker:
             if draft.name == "store":
                 self.stores.setdefault(draft.args[0], []).append(draft.args[1])
         self.scalers = self._find_scalers()
-        self.optimizers = self._find_optimizers()
+        every = self._find_optimizers()
+        self.inner = self._find_wrappers(every)
+        # A wrapper has an identity of its own at the scaler, but the gradients are those of the optimizer inside.
+        self.optimizers = [optimizer for optimizer in every if optimizer not in self.inner]
         self.owned = self._find_owners()
         self._targets: dict[Ref, tuple[Ref, ...]] = {}
 
@@ -148,6 +151,21 @@ class _Linker:
         found = {ref for ref in found if ref in touched}
         return sorted(found - scalers, key=lambda ref: ref.index)
 
+    def _is_optimizer(self, ref: Ref) -> bool:
+        return ref in self.optimizers or ref in self.inner
+
+    def _find_wrappers(self, optimizers: list[Ref]) -> dict[Ref, Ref]:
+        """Optimizers that hold another one: an attribute of the wrapper is the optimizer inside."""
+        inside: dict[Ref, Ref] = {}
+        keys = {self.low.keys[optimizer]: optimizer for optimizer in optimizers}
+        for wrapper in optimizers:
+            mine = self.low.keys[wrapper]
+            held = [ref for key, ref in keys.items() if isinstance(key, tuple) and key[0] == "attr" and key[1] == mine]
+            held += [keys[key] for owner, key in self.low.holds if owner == mine and key in keys]
+            if len(set(held)) == 1 and held[0] != wrapper:
+                inside[wrapper] = held[0]
+        return {wrapper: inner for wrapper, inner in inside.items() if inner not in inside}
+
     # -- ownership --------------------------------------------------------------------------------------------------
 
     def _find_owners(self) -> dict[Ref, frozenset[Key] | None]:
@@ -167,8 +185,11 @@ class _Linker:
                     owned[optimizer] = frozenset(same)
                     taken.add(same[0])
         vague = [optimizer for optimizer in vague if owned[optimizer] is None]
-        free = [key for key in modules if key not in taken]
-        pairs = self._by_stem(vague, free) or self._by_neighbour(vague, free)
+        called = {key for args in self._named("backward") for key in args[1] or ()}
+        free = [key for key in dict.fromkeys([*modules, *sorted(called, key=repr)]) if key not in taken]
+        pairs = self._by_stem(vague, free)
+        rest = [optimizer for optimizer in vague if optimizer not in pairs]
+        pairs.update(self._by_neighbour(rest, [key for key in modules if key not in {*taken, *pairs.values()}]))
         for optimizer, key in pairs.items():
             owned[optimizer] = frozenset((key,))
         return owned
@@ -189,14 +210,12 @@ class _Linker:
 
     def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
         """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
-        pairs: dict[Ref, Key] = {}
-        for optimizer in optimizers:
-            mine = _stems(optimizer.text)
-            fitting = [key for key in modules if _alike(mine, _stems(self._text(key)))]
-            if len(fitting) != 1:
-                return {}
-            pairs[optimizer] = fitting[0]
-        return pairs if len(set(pairs.values())) == len(pairs) else {}
+        fitting = {
+            optimizer: [key for key in modules if _alike(_stems(optimizer.text), _stems(self._text(key)))]
+            for optimizer in optimizers
+        }
+        pairs = {optimizer: keys[0] for optimizer, keys in fitting.items() if len(keys) == 1}
+        return {o: key for o, key in pairs.items() if list(pairs.values()).count(key) == 1}
 
     def _text(self, key: Key) -> str:
         ref = self.low.refs.get(key)
@@ -239,7 +258,7 @@ class _Linker:
         if owners is None:
             return ()
         found: list[Ref] = []
-        modules = set(self._modules())
+        modules = set(self._modules()) | {key for keys in self.owned.values() for key in keys or ()}
         covers = bool(modules) and all(any(_within(m, key) for key in owners) for m in modules)
         for optimizer in self.optimizers:
             if ("optimizer", self.low.keys[optimizer]) in owners:
@@ -294,19 +313,20 @@ class _Linker:
             case "scale":
                 return Scale(args[0], self.asks) if args[0] in self.scalers else None
             case "unscale":
-                return Unscale(args[0], args[1], self.asks) if args[0] in self.scalers else None
+                inner = self.inner.get(args[1])
+                return Unscale(args[0], args[1], self.asks, inner) if args[0] in self.scalers else None
             case "scaler_step":
-                if args[0] in self.scalers and args[1] in self.optimizers:
-                    return ScalerStep(args[0], args[1], args[2], self.asks)
+                if args[0] in self.scalers and (args[1] in self.optimizers or args[1] in self.inner):
+                    return ScalerStep(args[0], args[1], args[2], self.asks, self.inner.get(args[1]))
                 return None
             case "plain_step":
-                return OptimizerStep(args[0], self.asks) if args[0] in self.optimizers else None
+                return OptimizerStep(self.inner.get(args[0], args[0]), self.asks) if self._is_optimizer(args[0]) else None
             case "maybe_update":
                 return Update(args[0], args[1], self.asks) if args[0] in self.scalers else None
             case "zero":
-                if args[0] in self.optimizers:
-                    return ZeroGrad((args[0],))
-                return ZeroGrad(self.owned_by(frozenset((self.low.keys[args[0]],))))
+                if self._is_optimizer(args[0]):
+                    return ZeroGrad((self.inner.get(args[0], args[0]),))
+                return ZeroGrad(self.owned_by(args[1]))
             case "clear":
                 return ZeroGrad(self.targets(args[0]))
             case "backward":
@@ -328,6 +348,8 @@ class _Linker:
                 scalers = tuple(ref for ref in args[0] if ref in self.scalers)
                 optimizers = tuple(ref for ref in args[0] if ref in self.optimizers)
                 return Escape(scalers, optimizers) if scalers or optimizers else None
+            case "touch":
+                return Escape((), (self.inner.get(args[0], args[0]),), False) if self._is_optimizer(args[0]) else None
         return None
 
     def _backward(self, args: tuple[Any, ...]) -> Any:
@@ -337,12 +359,23 @@ class _Linker:
             return None
         if len(self.optimizers) == 1:
             return Backward(expr, (self.optimizers[0],), (), self.asks)
+        if self._only_backward():
+            return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
             must = self.owned_by(reach)
             unknown = tuple(o for o in self.optimizers if o not in must and self.owned.get(o) is None)
             if must:
                 return Backward(expr, must, unknown, self.asks)
         return Backward(expr, (), tuple(self.optimizers), self.asks)
+
+    def _only_backward(self) -> bool:
+        """Whether one backward (one scaled and one plain) must have made all gradients of the function."""
+        spans: dict[bool, set[Hashable]] = {True: set(), False: set()}
+        for index, draft in self.drafts:
+            if draft.name == "backward":
+                place = self.graph.nodes[index].place
+                spans[bool(self.scales_in(draft.args[0]))].add((id(place.twin), id(place.call)))
+        return len(spans[True]) <= 1 and len(spans[False]) <= 1
 
     def _clip(self, args: tuple[Any, ...]) -> Any:
         target, bound, kind = args[:3]
@@ -369,6 +402,7 @@ class _Linker:
             for scaler, atom in self.enabled.items()
             if atom.subject in learned or atom.subject in tested or presumed
         )
+        self._objects_are_true()
         self._relate_switches()
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
         result = Graph()
@@ -389,6 +423,19 @@ class _Linker:
             frozenset(clears),
             frozenset(set(self.optimizers) - made),
         )
+
+    def _objects_are_true(self) -> None:
+        """``if scaler`` and ``if scaler is not None`` ask the same."""
+        low = self.low
+        objects = {low.subject(Sym(low.keys[ref])) for ref in (*self.scalers, *self.optimizers)}
+
+        def same(guard: Guard) -> Guard:
+            if guard.atom.subject in objects and guard.atom.predicate == Truthy():
+                return Guard(Atom(guard.atom.subject, IsNone()), not guard.holds)
+            return guard
+
+        for out in self.graph.edges:
+            out[:] = [Edge(edge.target, tuple(map(same, edge.guards)), edge.doubt) for edge in out]
 
     def _relate_switches(self) -> None:
         """Two-armed branches of scaled and plain backward, and of scaled and plain step: presumed the same switch."""

@@ -549,7 +549,7 @@ class Lowering(Calls):
         head_env = dict(self.flow.env)
         scope = Scope("loop", self.frame)
         self.scopes.append(scope)
-        first = len(self.graph.nodes)
+        last: Env = {}
         try:
             again()
             inside, outside = head()
@@ -561,13 +561,13 @@ class Lowering(Calls):
             if not self.dead:
                 if advance is not None:
                     advance()
+                last = self._as_left(phis, head_env)
                 for key, phi in phis.items():
                     phi.assign(self.flow, self.value_at(self.flow, key) or NONE)
                 for source, guards, doubt in self.flow.cur:
                     self.graph.connect(source, Edge(junction, guards, doubt))
         finally:
             self.scopes.pop()
-        del first
         # Leaving at the first look: a loop that never ran is no definite witness.
         if kind == "for":
             outside = self._after_some_rounds(outside, junction, entry_ends)
@@ -576,11 +576,24 @@ class Lowering(Calls):
             assert isinstance(twin, (ast.For, ast.AsyncFor, ast.While))
             self.block(node.orelse.body, twin.orelse)
             again()
-        new_env: Env = dict(head_env)
-        for key in list(self.flow.env):
-            if key not in new_env:
-                new_env[key] = self.flow.env[key]
+        for key, value in last.items():
+            self.flow.env.setdefault(key, value)
         self.join([self.flow, *scope.breaks], (site, "out"))
+
+    def _as_left(self, phis: dict[Key, Phi], head_env: Env) -> Env:
+        """What names that the body binds are behind the loop: a counter has advanced since they were bound."""
+        moved: dict[Key, int] = {}
+        for key, phi in phis.items():
+            back = self.flow.env.get(key)
+            if isinstance(phi.own, Sym) and isinstance(back, Sym) and back.key == phi.own.key:
+                moved[back.key] = back.offset
+        result: Env = {}
+        for key, value in self.flow.env.items():
+            if key not in head_env:
+                if isinstance(value, Sym) and value.key in moved:
+                    value = Sym(value.key, value.offset - moved[value.key], value.text)
+                result[key] = value
+        return result
 
     def _after_some_rounds(
         self, outside: Flow, junction: int, entry: list[tuple[int, tuple[object, ...], str]]

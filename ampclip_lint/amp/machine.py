@@ -135,6 +135,7 @@ class Buffer:
     plain_at: int | None = None
     stale_at: int | None = None
     carried_at: int | None = None
+    deferred_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 state = state.with_buffer(optimizer, replace(held, maybe=held.maybe | units, backward_at=node))
             return Outcome(_renew(state, must))
         case Unscale(scaler, optimizer):
-            return Outcome(state) if scaler in disabled else _unscale(scaler, optimizer, state, node)
+            return Outcome(state) if scaler in disabled else _unscale(scaler, optimizer, op.buffer, state, node)
         case Clip(optimizers, bound, kind):
             return Outcome(_clip(optimizers, bound, kind, state, disabled))
         case Multiply(optimizers, factor):
@@ -251,8 +252,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state)
         case ScalerStep(scaler, optimizer):
             if scaler in disabled:
-                return Outcome(apply_gradients(optimizer, state))
-            return _scaler_step(scaler, optimizer, state, node)
+                return Outcome(apply_gradients(op.buffer, state))
+            return _scaler_step(scaler, optimizer, op.buffer, state, node)
         case OptimizerStep(optimizer):
             return Outcome(apply_gradients(optimizer, state))
         case Update(scaler, new_scale):
@@ -267,8 +268,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             )
         case Read():
             return Outcome(state)
-        case Escape(scalers, optimizers):
-            return Outcome(_escape(scalers, optimizers, state))
+        case Escape(scalers, optimizers, stages):
+            return Outcome(_escape(scalers, optimizers, stages, state))
 
 
 def _contribute(held: Buffer, units: Units, node: int) -> Buffer:
@@ -285,10 +286,10 @@ def _renew(state: State, optimizers: tuple[Ref, ...]) -> State:
     return replace(state, pairs=pairs)
 
 
-def _unscale(scaler: Ref, optimizer: Ref, state: State, node: int) -> Outcome:
+def _unscale(scaler: Ref, optimizer: Ref, buffer: Ref, state: State, node: int) -> Outcome:
     if not state.scaler(scaler).scaled:
         return Outcome(state, SCALE_IS_NONE.format("unscale_"))
-    pair, held = state.pair(scaler, optimizer), state.buffer(optimizer)
+    pair, held = state.pair(scaler, optimizer), state.buffer(buffer)
     if pair.stage is Stage.UNSCALED:
         return Outcome(state, ALREADY_UNSCALED)
     if pair.stage is Stage.STEPPED:
@@ -296,25 +297,30 @@ def _unscale(scaler: Ref, optimizer: Ref, state: State, node: int) -> Outcome:
     some = bool(held.units or held.maybe) or held.unknown or pair.stage is Stage.UNKNOWN
     by = frozenset({scale_of(scaler, -1)})
     fresh = replace(
-        held, units=product(held.units, by), maybe=product(held.maybe, by), unscaled_at=node, plain_at=None
+        held,
+        units=product(held.units, by),
+        maybe=product(held.maybe, by),
+        unscaled_at=node,
+        plain_at=None,
+        deferred_at=None,
     )
-    state = state.with_buffer(optimizer, fresh).with_pair(scaler, optimizer, Pair(Stage.UNSCALED, some, node))
+    state = state.with_buffer(buffer, fresh).with_pair(scaler, optimizer, Pair(Stage.UNSCALED, some, node))
     known = state.scaler(scaler)
     return Outcome(state.with_scaler(scaler, replace(known, checked=known.checked or some)))
 
 
-def _scaler_step(scaler: Ref, optimizer: Ref, state: State, node: int) -> Outcome:
+def _scaler_step(scaler: Ref, optimizer: Ref, buffer: Ref, state: State, node: int) -> Outcome:
     if not state.scaler(scaler).scaled:
         return Outcome(state, SCALE_IS_NONE.format("step"))
     pair = state.pair(scaler, optimizer)
     if pair.stage is Stage.STEPPED:
         return Outcome(state, ALREADY_STEPPED)
     if pair.stage in (Stage.READY, Stage.UNKNOWN):
-        state = _unscale(scaler, optimizer, state, node).state
+        state = _unscale(scaler, optimizer, buffer, state, node).state
         pair = state.pair(scaler, optimizer)
     if not pair.recorded:
         return Outcome(state, NO_CHECKS_FOR_STEP)
-    state = apply_gradients(optimizer, state)
+    state = apply_gradients(buffer, state)
     return Outcome(state.with_pair(scaler, optimizer, Pair(Stage.STEPPED, True, node)))
 
 
@@ -366,7 +372,7 @@ def new_epoch(scaler: Ref, state: State, node: int) -> State:
     buffers: dict[Ref, Buffer] = {}
     for optimizer, held in state.buffers.items():
         units, maybe = aged(held.units, scaler), aged(held.maybe, scaler)
-        stale = node if units != held.units else held.stale_at
+        stale = node if held.units and not held.applied else held.stale_at
         buffers[optimizer] = replace(held, units=units, maybe=maybe, stale_at=stale)
     variables = {variable: aged(units, scaler) for variable, units in state.variables.items()}
     scalers = state.scalers.put(scaler, ScalerState(scaled=True, checked=False))
@@ -375,10 +381,12 @@ def new_epoch(scaler: Ref, state: State, node: int) -> State:
     )
 
 
-def _escape(scalers: tuple[Ref, ...], optimizers: tuple[Ref, ...], state: State) -> State:
+def _escape(scalers: tuple[Ref, ...], optimizers: tuple[Ref, ...], stages: bool, state: State) -> State:
     """Outside code may have done anything with these: unknown until cleared and updated."""
     for optimizer in optimizers:
         state = state.with_buffer(optimizer, Buffer(unknown=True))
+    if not stages:
+        return state
     pairs = dict(state.pairs)
     for scaler in scalers:
         state = state.with_scaler(scaler, ScalerState(scaled=True, checked=True, unknown=True))

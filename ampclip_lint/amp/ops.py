@@ -51,6 +51,12 @@ class Unscale:
     scaler: Ref
     optimizer: Ref
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    inner: Ref | None = None
+
+    @property
+    def buffer(self) -> Ref:
+        """Whose gradients it works on: those of the optimizer inside, where `optimizer` is a wrapper."""
+        return self.inner or self.optimizer
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,12 @@ class ScalerStep:
     optimizer: Ref
     closure: bool = False
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    inner: Ref | None = None
+
+    @property
+    def buffer(self) -> Ref:
+        """Whose gradients it works on: those of the optimizer inside, where `optimizer` is a wrapper."""
+        return self.inner or self.optimizer
 
 
 @dataclass(frozen=True)
@@ -134,10 +146,14 @@ class Read:
 
 @dataclass(frozen=True)
 class Escape:
-    """Code outside the program received these objects: what it did to them is unknown."""
+    """Code outside the program received these objects: what it did to them is unknown.
+
+    Without `stages` only the gradients are in doubt: a method of an optimizer cannot reach the scaler's records.
+    """
 
     scalers: tuple[Ref, ...]
     optimizers: tuple[Ref, ...]
+    stages: bool = True
 
 
 Op = Union[

@@ -22,6 +22,7 @@ from ampclip_lint.amp.machine import (
     evaluate,
     new_epoch,
     run,
+    stale_or_mixed,
 )
 from ampclip_lint.amp.ops import (
     Backward,
@@ -59,11 +60,11 @@ class Protocol:
             case Backward():
                 return self._backward(op, node, state, disabled)
             case Unscale(scaler, optimizer) if scaler not in disabled:
-                return self._unscale(op, node, _promote(state, (optimizer,)), disabled)
+                return self._unscale(op, node, _promote(state, (op.buffer,)), disabled)
             case Clip(optimizers) | Multiply(optimizers) | Edit(optimizers) | Read(optimizers):
                 return self._touch(op, node, _promote(state, optimizers), disabled)
             case ScalerStep(scaler, optimizer) if scaler not in disabled:
-                return self._scaler_step(op, node, _promote(state, (optimizer,)), disabled)
+                return self._scaler_step(op, node, _promote(state, (op.buffer,)), disabled)
             case OptimizerStep(optimizer):
                 return self._optimizer_step(op, node, _promote(state, (optimizer,)), disabled)
             case Update(scaler) if scaler not in disabled:
@@ -79,8 +80,10 @@ class Protocol:
             held = state.buffer(optimizer)
             corrected, found = self._before_contribution(held, units, node, optimizer)
             marks += found
-            if found and any(mark.kind is FaultKind.UNSCALE_MID_ACCUMULATION for mark in found):
+            early = next((m for m in found if m.kind is FaultKind.UNSCALE_MID_ACCUMULATION), None)
+            if early is not None:
                 state = _as_if_not_unscaled(state, optimizer)
+                corrected = replace(corrected, deferred_at=early.at)
             state = state.with_buffer(optimizer, corrected)
             if any(mark.kind is FaultKind.BACKWARD_PLAIN and mark.at == node for mark in found):
                 # It counts as scaled.
@@ -124,86 +127,83 @@ class Protocol:
     def _unscale(self, op: Unscale, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         pair = state.pair(op.scaler, op.optimizer)
         if pair.stage is Stage.UNSCALED:
-            return self._repeated(FaultKind.DOUBLE_UNSCALE, node, pair, op.scaler, op.optimizer, state)
+            return self._repeated(FaultKind.DOUBLE_UNSCALE, node, pair, op, state)
         if pair.stage is Stage.STEPPED:
-            return self._repeated(FaultKind.UNSCALE_AFTER_STEP, node, pair, op.scaler, op.optimizer, state)
-        state, marks = self._divisible(node, op.scaler, op.optimizer, state)
+            return self._repeated(FaultKind.UNSCALE_AFTER_STEP, node, pair, op, state)
+        state, marks = self._divisible(node, op, state)
         out = run(op, state, disabled, node)
         return Step(None if out.error else out.state, marks)
 
     def _scaler_step(self, op: ScalerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
-        pair = state.pair(op.scaler, op.optimizer)
-        marks: tuple[Mark, ...] = ()
+        pair, subject = state.pair(op.scaler, op.optimizer), (op.buffer,)
         if op.closure:
-            marks = (Mark(FaultKind.CLOSURE, node, (op.optimizer,), op.scaler, fatal=True),)
-            return Step(None, marks)
+            return Step(None, (Mark(FaultKind.CLOSURE, node, subject, op.scaler, fatal=True),))
         if pair.stage is Stage.STEPPED:
-            return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op.scaler, op.optimizer, state)
-        held = state.buffer(op.optimizer)
-        if pair.stage is Stage.UNSCALED and pair.renewed and pair.at is not None and held.units:
+            return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op, state)
+        held = state.buffer(op.buffer)
+        if pair.stage is Stage.UNSCALED and pair.renewed and held.units:
             # Cleared and filled anew since unscale_: nothing divides these.
-            return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op.scaler, op.optimizer, state)
-        if held.carried_at is not None and op.optimizer in self.clears:
-            marks += (Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (op.optimizer,), op.scaler),)
-            state = _settle(state, op.optimizer)
+            return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op, state)
+        marks: tuple[Mark, ...] = ()
+        if held.carried_at is not None and op.buffer in self.clears:
+            marks = (Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, subject, op.scaler),)
+            state = _settle(state, op.buffer)
         if pair.stage is Stage.READY:
-            state, found = self._divisible(node, op.scaler, op.optimizer, state)
+            state, found = self._divisible(node, op, state)
             marks += found
-        empty = not (held.units or held.maybe or held.unknown)
-        if empty:
+        if not (held.units or held.maybe or held.unknown):
             known = state.explained or pair.stage is Stage.UNKNOWN
-            lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.optimizer,), op.scaler, fatal=True),)
+            lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler, fatal=True),)
             return Step(None, (*marks, *lost))
         out = run(op, state, disabled, node)
         return Step(None if out.error else out.state, marks)
 
-    def _repeated(
-        self, kind: FaultKind, node: int, pair: Pair, scaler: Ref, optimizer: Ref, state: State
-    ) -> Step:
+    def _repeated(self, kind: FaultKind, node: int, pair: Pair, op: Unscale | ScalerStep, state: State) -> Step:
         """The pair's stage was never reset: which mistake it is depends on what came in between."""
-        held = state.buffer(optimizer)
-        fresh = pair.renewed and bool(held.units) and held.carried_at is None
-        if pair.renewed and held.carried_at is not None:
-            fresh = True
-        if fresh and (pair.at == node or kind is FaultKind.UNSCALE_AFTER_STEP or kind is FaultKind.UPDATE_MISSING):
+        held = state.buffer(op.buffer)
+        fresh = pair.renewed and (bool(held.units) or held.carried_at is not None)
+        behind = kind in (FaultKind.UNSCALE_AFTER_STEP, FaultKind.UPDATE_MISSING)
+        if fresh and (pair.at == node or behind):
             kind = FaultKind.UPDATE_MISSING
         elif not fresh and pair.at == node and not held.units and not held.unknown:
             kind = FaultKind.UPDATE_MISSING
-        return Step(None, (Mark(kind, node, (optimizer,), scaler, fatal=True),))
+        return Step(None, (Mark(kind, node, (op.buffer,), op.scaler, fatal=True),))
 
-    def _divisible(self, node: int, scaler: Ref, optimizer: Ref, state: State) -> tuple[State, tuple[Mark, ...]]:
+    def _divisible(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[State, tuple[Mark, ...]]:
         """What unscale_ (or the division inside step) is about to divide; corrected where it is not S."""
-        held = state.buffer(optimizer)
-        if held.carried_at is not None and optimizer in self.clears:
-            mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (optimizer,), scaler)
-            return _settle(state, optimizer), (mark,)
-        if not held.units or held.unknown and not carries(held.units):
-            return state, ()
+        scaler, buffer = op.scaler, op.buffer
+        held = state.buffer(buffer)
+
+        def found(kind: FaultKind, at: int | None) -> tuple[State, tuple[Mark, ...]]:
+            fixed = replace(held, units=wanted, stale_at=None, plain_at=None)
+            corrected = replace(state.with_buffer(buffer, fixed), explained=True)
+            return corrected, (Mark(kind, node if at is None else at, (buffer,), scaler),)
+
         wanted = frozenset({scale_of(scaler)})
-        if held.units == wanted:
+        if held.carried_at is not None and buffer in self.clears:
+            mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (buffer,), scaler)
+            return _settle(state, buffer), (mark,)
+        if not held.units or held.unknown and not carries(held.units) or held.units == wanted:
             return state, ()
-        corrected = state.with_buffer(optimizer, replace(held, units=wanted, stale_at=None, plain_at=None))
-        corrected = replace(corrected, explained=True)
-        if any(unit.age is not Age.CURRENT for unit in held.units):
-            at = held.stale_at if held.stale_at is not None else node
-            kind = FaultKind.UPDATE_MID_ACCUMULATION
-            if any(
+        if held.applied:
+            return found(FaultKind.DOUBLE_STEP, node)
+        moved = held.stale_at is not None and (stale_or_mixed(held.units) or held.unscaled_at is not None)
+        if moved:
+            shared = any(
                 other.applied and other.backward_at == held.backward_at
                 for key, other in state.buffers.items()
-                if key != optimizer
-            ):
-                kind = FaultKind.UPDATE_BETWEEN_STEPS
-            return corrected, (Mark(kind, at, (optimizer,), scaler),)
+                if key != buffer
+            )
+            if shared:
+                return found(FaultKind.UPDATE_BETWEEN_STEPS, held.stale_at)
+            late = FaultKind.DOUBLE_UNSCALE if held.unscaled_at is not None else FaultKind.UPDATE_MID_ACCUMULATION
+            return found(late, held.stale_at)
         if held.units == TRUE_GRADIENT:
-            if held.applied:
-                return corrected, (Mark(FaultKind.DOUBLE_STEP, node, (optimizer,), scaler),)
-            if held.divided_at is not None:
-                return corrected, (Mark(FaultKind.DOUBLE_UNSCALE, held.divided_at, (optimizer,), scaler),)
-            if held.unscaled_at is not None:
-                return corrected, (Mark(FaultKind.DOUBLE_UNSCALE, held.unscaled_at, (optimizer,), scaler),)
-            at = held.plain_at if held.plain_at is not None else node
-            return corrected, (Mark(FaultKind.BACKWARD_PLAIN, at, (optimizer,), scaler),)
-        return corrected, (Mark(FaultKind.SCALER_MISMATCH, node, (optimizer,), scaler),)
+            for at in (held.divided_at, held.unscaled_at):
+                if at is not None:
+                    return found(FaultKind.DOUBLE_UNSCALE, at)
+            return found(FaultKind.BACKWARD_PLAIN, held.plain_at)
+        return found(FaultKind.SCALER_MISMATCH, node)
 
     def _optimizer_step(self, op: OptimizerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         held = state.buffer(op.optimizer)
@@ -228,6 +228,7 @@ class Protocol:
     def _touch(
         self, op: Clip | Multiply | Edit | Read, node: int, state: State, disabled: frozenset[Ref]
     ) -> Step:
+        state = self._catch_up(op.optimizers, state, disabled)
         held = {o: state.buffer(o) for o in op.optimizers}
         scaled = tuple(o for o, b in held.items() if any(not unit.is_one for unit in b.units))
         if isinstance(op, Read):
@@ -267,6 +268,17 @@ class Protocol:
             owner = next((s for unit in limit for s, _ in unit.powers), None)
             return Step(state, (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held), owner),))
         return Step(state)
+
+    def _catch_up(self, optimizers: Iterable[Ref], state: State, disabled: frozenset[Ref]) -> State:
+        """An early unscale_ was reported: the corrected program calls it here, before gradients are used."""
+        for optimizer in optimizers:
+            held = state.buffer(optimizer)
+            scaler = _scaler_of(held)
+            if held.deferred_at is None or scaler is None or state.pair(scaler, optimizer).stage is not Stage.READY:
+                continue
+            done = run(Unscale(scaler, optimizer), state, disabled, held.deferred_at)
+            state = done.state if done.error is None else state
+        return state
 
     def _clip_by_hand(
         self, op: Clip, node: int, state: State, held: dict[Ref, Buffer], scaled: tuple[Ref, ...], factor: Units
@@ -347,7 +359,9 @@ def _promote(state: State, optimizers: Iterable[Ref]) -> State:
     """Where only one kind of contribution can be in a buffer that the program names, it must be."""
     for optimizer in optimizers:
         held = state.buffer(optimizer)
-        if not held.units and len(held.maybe) == 1 and not held.unknown:
+        if held.applied and held.maybe:
+            state = state.with_buffer(optimizer, Buffer(units=held.maybe, backward_at=held.backward_at))
+        elif not held.units and len(held.maybe) == 1 and not held.unknown:
             state = state.with_buffer(optimizer, replace(held, units=held.maybe, maybe=NO_UNITS))
     return state
 

@@ -62,6 +62,9 @@ class Residue:
     value: int
 
 
+#: The largest constant modulus whose phases are all told apart.
+MAX_PHASES = 12
+
 Predicate = Union[Truthy, IsNone, Equals, Above, Below, Residue]
 Symbol = Hashable
 
@@ -120,12 +123,18 @@ class Window:
 
     low: int = 0
     high: int = 0
+    moduli: tuple[int, ...] = ()
 
     @staticmethod
     def of(atoms: Iterable[Atom]) -> Window:
         values: list[int] = [0]
+        moduli: set[int] = set()
         for atom in atoms:
             match atom.predicate:
+                case Residue(int() as modulus, _):
+                    # Phases of a known, small modulus are told apart for ever, not only near the start.
+                    if modulus <= MAX_PHASES:
+                        moduli.add(modulus)
                 case Residue(_, value):
                     values.append(value)
                 case Equals(bool()):
@@ -134,7 +143,7 @@ class Window:
                     values.append(value)
                 case Above(bound) | Below(bound) if abs(bound) <= 16:
                     values.append(int(bound))
-        return Window(max(min(values) - 1, -17), min(max(values) + 1, 17))
+        return Window(max(min(values) - 1, -17), min(max(values) + 1, 17), tuple(sorted(moduli)))
 
 
 Answers = frozenset[tuple[Predicate, bool]]
@@ -203,6 +212,9 @@ class Facts(Mapping[Subject, Answers]):
         """After ``target = source + offset``: what was known of `source` now holds, shifted, of `target`."""
         moved: set[tuple[Predicate, bool]] = set()
         for predicate, holds in self._answers.get(source, NOTHING):
+            number = predicate.value if isinstance(predicate, Equals) and holds else None
+            if isinstance(number, int) and not isinstance(number, bool):
+                moved |= {(Residue(m, (number + offset) % m), True) for m in window.moduli}
             shifted = _shift(predicate, holds, offset, window)
             if shifted is not None:
                 moved.add(shifted)
@@ -229,6 +241,14 @@ class Facts(Mapping[Subject, Answers]):
         one = self._window_of_one(predicate.modulus)
         if one:
             return True
+        if isinstance(predicate.modulus, int):
+            excluded = {
+                other.value % predicate.modulus
+                for other, holds in known
+                if isinstance(other, Residue) and other.modulus == predicate.modulus and not holds
+            }
+            if len(excluded) == predicate.modulus - 1 and predicate.value % predicate.modulus not in excluded:
+                return True
         for other, holds in known:
             if isinstance(other, Equals) and isinstance(other.value, int) and not isinstance(other.value, bool):
                 distance, holds = abs(other.value - predicate.value), True
