@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import torch  # noqa: E402
+
 from words import ALPHABETS, Outcome, disagreement, too_loose_beside_a_right_one, walk  # noqa: E402
 
 LENGTHS = {"1 optimizer": 5, "2 optimizers": 4, "2 scalers": 5, "remembered S": 5}

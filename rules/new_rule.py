@@ -10,13 +10,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODULE = '''"""{code}: TODO say in one line what is wrong."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from ampclip_lint.amp.analysis import FunctionAnalysis
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ampclip_lint.amp.faults import FaultKind
 from ampclip_lint.amp.ops import Clip
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
+
+if TYPE_CHECKING:
+    from ampclip_lint.amp.analysis import FunctionAnalysis
 
 
 @rule("{code}", severity=Severity.ERROR, since="{since}")

@@ -511,8 +511,8 @@ FUNCTIONS = "class Trainer:\n    def fit(self):\n        def inner(): ...\n    d
         ("t.py::main", "main"),
         ("t.py::Trainer.fit", "Trainer.fit"),
         ("t.py::fit", "Trainer.fit"),
-        ("t.py::Trainer.fit.inner", "Trainer.fit.<locals>.inner"),
-        ("t.py::Trainer.fit.<locals>.inner", "Trainer.fit.<locals>.inner"),
+        ("t.py::Trainer.fit.inner", "Trainer.fit.inner"),
+        ("t.py::Trainer.fit.<locals>.inner", "Trainer.fit.inner"),
     ],
 )
 def test_trace_finds_the_function(target: str, name: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ampclip_lint.flow.facts import Atom, Truthy, symbol_subject
 from ampclip_lint.flow.graph import Edge, Graph, Guard, compact, simplify
@@ -142,7 +143,12 @@ def test_reverse_postorder_puts_a_join_behind_its_arms():
     graph = made(("0", [Edge(3), Edge(1)]), ("1", [Edge(2)]), ("2", [Edge(0)]), ("3", [Edge(2)]), ("4", [Edge(2)]))
     order = graph.reachable()
     assert order[0] == 0 and order[-1] == 2 and set(order) == {0, 1, 2, 3}
-    assert {node: sorted(before) for node, before in graph.predecessors().items()} == {0: [2], 1: [0], 2: [1, 3], 3: [0]}
+    assert {node: sorted(before) for node, before in graph.predecessors().items()} == {
+        0: [2],
+        1: [0],
+        2: [1, 3],
+        3: [0],
+    }
 
 
 def test_a_long_chain_needs_no_recursion():
@@ -161,7 +167,9 @@ def test_connect_twice_is_one_edge():
 
 
 def test_atoms_are_those_that_reachable_edges_test():
-    graph = made((None, [Edge(1, when("a")), Edge(2, when("a", False))]), ("x", []), ("y", []), (None, [Edge(1, when("b"))]))
+    graph = made(
+        (None, [Edge(1, when("a")), Edge(2, when("a", False))]), ("x", []), ("y", []), (None, [Edge(1, when("b"))])
+    )
     assert graph.atoms() == {GUARDS[0]}
 
 

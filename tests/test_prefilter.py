@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ampclip_lint.amp.analysis import SEEDS
 from ampclip_lint.syntax.prefilter import is_candidate, is_helper, is_seed, mentions_scaler, select
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,11 @@ def test_seeds(text: str) -> None:
 )
 def test_files_without_a_loss_scale_are_no_seeds(text: str) -> None:
     assert not is_seed(text.encode())
+
+
+def test_every_word_that_the_analysis_starts_from_makes_a_seed() -> None:
+    for word in SEEDS:
+        assert is_seed(f"x.{word}(y)\n".encode()), word
 
 
 def test_helpers() -> None:

@@ -89,15 +89,23 @@ def test_examples_give_exactly_what_they_expect(rule: Rule, index: int) -> None:
 
 def test_pages_are_fresh() -> None:
     build = script("build_rules")
-    assert build.stale(ROOT / "docs" / "rules", build.pages(RULES)) == [], "run `python docs/build_rules.py`"
+    assert build.stale(ROOT, build.pages(RULES)) == [], "run `python docs/build_rules.py`"
 
 
 def test_stale_pages_are_found(tmp_path: Path) -> None:
     build = script("build_rules")
-    (tmp_path / "a.md").write_text("old")
-    (tmp_path / "gone.md").write_text("x")
-    (tmp_path / "same.md").write_text("s")
-    assert build.stale(tmp_path, {"a.md": "new", "b.md": "", "same.md": "s"}) == ["a.md", "b.md", "gone.md"]
+    folder = tmp_path / "docs" / "rules"
+    folder.mkdir(parents=True)
+    (folder / "gone.md").write_text("x")
+    (folder / "same.md").write_text("s")
+    (tmp_path / "README.md").write_text("old")
+    wanted = {"README.md": "new", "docs/rules/b.md": "", "docs/rules/same.md": "s"}
+    assert build.stale(tmp_path, wanted) == ["README.md", "docs/rules/b.md", "docs/rules/gone.md"]
+
+
+def test_the_readme_s_example_has_a_finding() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "AMP101" in script("build_rules").readme(text).partition("$ ampclip-lint check")[2].partition("```")[0]
 
 
 def test_pages_link_to_files_that_are_there() -> None:

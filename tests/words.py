@@ -1,4 +1,6 @@
-"""Words of operations, run side by side on torch's GradScaler and on the machine. Judges nothing: see test_machine_torch.
+"""Words of operations, run side by side on torch's GradScaler and on the machine.
+
+Judges nothing itself: see test_machine_torch.py.
 
 A word is a sequence of tokens; `walk` visits all words up to a length as a prefix tree, whose branches end at the first
 run-time error. torch runs each word at several loss scales. The losses are linear in weights that start at zero and the
@@ -21,6 +23,7 @@ from ampclip_lint.amp.ops import (
     Clip,
     ClipKind,
     Multiply,
+    NewScaler,
     Op,
     OptimizerStep,
     Scale,
@@ -62,14 +65,16 @@ class Bench:
     def __init__(self, scales: tuple[float, float], doubling: bool, enabled: bool = True) -> None:
         self.weights = [torch.zeros(2, requires_grad=True) for _ in OPTIMIZERS]
         self.optimizers = [torch.optim.SGD([weight], lr=1.0) for weight in self.weights]
-        interval = 1 if doubling else 10**9
         self.factor = 2.0 if doubling else 1.0
-        self.scalers = [
-            torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=interval, enabled=enabled)
-            for scale in scales
+        self.options = [
+            {"init_scale": scale, "growth_interval": 1 if doubling else 10**9, "enabled": enabled} for scale in scales
         ]
+        self.scalers = [self.new_scaler(index) for index in range(len(scales))]
         self.backwards = [0 for _ in OPTIMIZERS]
         self.remembered = 1.0
+
+    def new_scaler(self, index: int) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler("cpu", **self.options[index])
 
     def loss(self, *indices: int) -> torch.Tensor:
         """A loss over these optimizers' weights; the gradients of successive losses differ."""
@@ -221,9 +226,7 @@ def scaler_step(name: str, scaler: Ref, index: int) -> Token:
 
 def plain_step(name: str, index: int) -> Token:
     optimizer = OPTIMIZERS[index]
-    return Token(
-        name, lambda bench, _: bench.optimizers[index].step(), (OptimizerStep(optimizer),), steps=(optimizer,)
-    )
+    return Token(name, lambda bench, _: bench.optimizers[index].step(), (OptimizerStep(optimizer),), steps=(optimizer,))
 
 
 def update(name: str, scaler: Ref) -> Token:
@@ -246,6 +249,15 @@ def zero_grad(name: str, *indices: int) -> Token:
             bench.optimizers[index].zero_grad()
 
     return Token(name, act, (ZeroGrad(tuple(OPTIMIZERS[index] for index in indices)),))
+
+
+def recreate(name: str, scaler: Ref) -> Token:
+    """``scaler = GradScaler(…)`` once more."""
+
+    def act(bench: Bench, _: float) -> None:
+        bench.scalers[scaler.index] = bench.new_scaler(scaler.index)
+
+    return Token(name, act, (NewScaler(scaler),))
 
 
 #: The letters of semantics.md, section 0.
@@ -306,6 +318,15 @@ REMEMBERED_SCALE = (
     plain_step("O", 0),
     update_to("N", A),
     zero_grad("Z", 0),
+)
+
+RECREATED_SCALER = (
+    scaled_backward("B", A, 0),
+    unscale("U", A, 0),
+    scaler_step("S", A, 0),
+    update("P", A),
+    zero_grad("Z", 0),
+    recreate("G", A),
 )
 
 ALPHABETS = {

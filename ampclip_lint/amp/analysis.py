@@ -11,7 +11,7 @@ import libcst as cst
 from ampclip_lint.amp.builder import Place, TooLarge
 from ampclip_lint.amp.calls import Calls
 from ampclip_lint.amp.faults import Fault, FaultKind, Mark
-from ampclip_lint.amp.link import Linked, PresumeEnabled, link
+from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
 from ampclip_lint.amp.narrate import trace_of
@@ -51,6 +51,7 @@ class GradScalerDomain:
     def __init__(self, linked: Linked) -> None:
         self.linked = linked
         self.protocol = Protocol(linked.clears)
+        self.live = live_variables(linked.graph)
 
     def transfer(
         self, node: Node, state: State, facts: Facts
@@ -61,7 +62,7 @@ class GradScalerDomain:
             return
         step = self.protocol.advance(op, node.index, state, self.disabled(facts))
         if step.state is not None:
-            yield step.state, ()
+            yield step.state.without_variables(self.live[node.index]), ()
 
     def disabled(self, facts: Facts) -> frozenset[Ref]:
         """The scalers whose S is 1 in a world."""

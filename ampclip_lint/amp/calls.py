@@ -192,7 +192,7 @@ class Calls(Expressions):
             case Partial(inner, args, kwargs):
                 merged = Arguments([*args, *arguments.positional], {**dict(kwargs), **arguments.keyword}, arguments.open)
                 return self.each_option(inner, node, lambda option: self.apply(option, merged, node))
-            case Method(of, name):
+            case Method(of, name) if isinstance(node.func, cst.Attribute):
                 return self.known_method(of, name, arguments, node)
             case LambdaFn():
                 return self.follow_lambda(function, arguments, node)

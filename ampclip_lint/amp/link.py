@@ -31,6 +31,8 @@ from ampclip_lint.amp.ops import (
     ZeroGrad,
 )
 from ampclip_lint.amp.units import (
+    PLAIN,
+    TRUE_GRADIENT,
     Bounded,
     Inverse,
     Known,
@@ -44,7 +46,7 @@ from ampclip_lint.amp.units import (
     UnitExpr,
 )
 from ampclip_lint.amp.values import Key, Sym
-from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, SetConstant, Shift, Subject, Truthy
+from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
 
 
@@ -93,6 +95,7 @@ class _Linker:
         for _, draft in self.drafts:
             if draft.name == "store":
                 self.stores.setdefault(draft.args[0], []).append(draft.args[1])
+        self.carrying = self._carrying_variables()
         self.scalers = self._find_scalers()
         every = self._find_optimizers()
         self.inner = self._find_wrappers(every)
@@ -100,6 +103,18 @@ class _Linker:
         self.optimizers = [optimizer for optimizer in every if optimizer not in self.inner]
         self.owned = self._find_owners()
         self._targets: dict[Ref, tuple[Ref, ...]] = {}
+
+    def _carrying_variables(self) -> frozenset[Ref]:
+        """The variables that may ever hold something other than a plain number."""
+        found: set[Ref] = set()
+        grown = True
+        while grown:
+            grown = False
+            for variable, values in self.stores.items():
+                if variable not in found and any(_may_carry(value, found) for value in values):
+                    found.add(variable)
+                    grown = True
+        return frozenset(found)
 
     # -- evidence ---------------------------------------------------------------------------------------------------
 
@@ -287,10 +302,14 @@ class _Linker:
                 for ref in refs:
                     resolved += self.targets(self._target_ref(ref))
                 return OfGradients(tuple(resolved))
+            case Stored(variable) if variable not in self.carrying:
+                return PLAIN
             case Product(left, right):
-                return Product(self.settle(left), self.settle(right))
+                left, right = self.settle(left), self.settle(right)
+                return right if left == PLAIN else left if right == PLAIN else Product(left, right)
             case Inverse(of):
-                return Inverse(self.settle(of))
+                inner = self.settle(of)
+                return PLAIN if inner == PLAIN else Inverse(inner)
             case Root(of):
                 return Root(self.settle(of))
             case Bounded(of):
@@ -340,7 +359,7 @@ class _Linker:
             case "read":
                 return Read(self.targets(args[0]), self.settle(args[1]), self.asks)
             case "store":
-                return Store(args[0], self.settle(args[1]), self.asks)
+                return Store(args[0], self.settle(args[1]), self.asks) if args[0] in self.carrying else None
             case "presume_enabled":
                 atoms = tuple(atom for scaler, atom in self.enabled.items() if scaler not in self.low.constructed_scalers)
                 return PresumeEnabled(atoms, args[0]) if atoms else None
@@ -498,29 +517,18 @@ class _Linker:
 
 
 def _reduce(graph: Graph) -> Graph:
-    """Drop what no test and no operation asks for, until nothing more can go."""
-    size = -1
-    while size != len(graph.nodes):
-        size = len(graph.nodes)
-        asked = {atom.subject for atom in graph.atoms()}
-        asked |= {
-            atom.predicate.modulus
-            for atom in graph.atoms()
-            if hasattr(atom.predicate, "modulus") and isinstance(atom.predicate.modulus, Subject)
-        }
-        for node in graph.nodes:
-            asked |= set(getattr(node.op, "asks", ()) or ())
-        grown = True
-        while grown:
-            sources = {
-                node.op.source for node in graph.nodes if isinstance(node.op, Shift) and node.op.target in asked
-            }
-            grown = not sources <= asked
-            asked |= sources
-        symbols = frozenset().union(*(subject.mentions for subject in asked)) if asked else frozenset()
-        used = _variables_used(graph)
+    """The slice of a graph that matters: operations, the branches that decide between them, and what decides those.
 
-        def keep(op: Any, asked: set[Subject] = asked, symbols: frozenset[Hashable] = symbols, used: set[Ref] = used) -> bool:
+    Grown from below: a test that only steers what feeds itself (a best metric so far) never gets in.
+    """
+    used = _variables_used(graph)
+    asked: set[Subject] = set()
+    for node in graph.nodes:
+        asked |= set(getattr(node.op, "asks", ()) or ())
+    while True:
+        symbols = frozenset().union(*(subject.mentions for subject in asked)) if asked else frozenset()
+
+        def keep(op: Any, asked: set[Subject] = asked, symbols: frozenset[Hashable] = symbols) -> bool:
             match op:
                 case Forget(symbol):
                     return symbol in symbols
@@ -530,14 +538,22 @@ def _reduce(graph: Graph) -> Graph:
                     return atom.subject in asked
                 case Store(variable):
                     return variable in used
-                case ZeroGrad(optimizers):
-                    return bool(optimizers)
-                case Edit(optimizers) | Multiply(optimizers) | Read(optimizers):
+                case ZeroGrad(optimizers) | Edit(optimizers) | Multiply(optimizers) | Read(optimizers):
                     return bool(optimizers)
             return op is not None
 
-        graph = simplify(graph, keep)
-    return graph
+        result = simplify(graph, keep)
+        grown = set(asked)
+        for atom in result.atoms():
+            grown.add(atom.subject)
+            if isinstance(atom.predicate, Residue) and isinstance(atom.predicate.modulus, Subject):
+                grown.add(atom.predicate.modulus)
+        for node in result.nodes:
+            if isinstance(node.op, Shift) and node.op.target in grown:
+                grown.add(node.op.source)
+        if grown == asked:
+            return result
+        asked = grown
 
 
 def _variables_used(graph: Graph) -> set[Ref]:
@@ -556,6 +572,25 @@ def _variables_used(graph: Graph) -> set[Ref]:
                 used.add(other)
                 pending.append(other)
     return used
+
+
+def live_variables(graph: Graph) -> dict[int, frozenset[Ref]]:
+    """For each node the variables that some operation behind it may read before they are stored again."""
+    before: dict[int, frozenset[Ref]] = {index: frozenset() for index in graph.reachable()}
+    after = dict(before)
+    changed = True
+    while changed:
+        changed = False
+        for index in reversed(list(before)):
+            behind = frozenset().union(*(before[edge.target] for edge in graph.edges[index]))
+            op = graph.nodes[index].op
+            here = behind - {op.variable} if isinstance(op, Store) else behind
+            for expr in _expressions(op):
+                here |= _stored_in(expr)
+            if behind != after[index] or here != before[index]:
+                after[index], before[index] = behind, here
+                changed = True
+    return after
 
 
 def _expressions(op: Any) -> Iterable[UnitExpr]:
@@ -581,6 +616,23 @@ def _stored_in(expr: UnitExpr) -> set[Ref]:
         case Sum(parts):
             return set().union(*map(_stored_in, parts))
     return set()
+
+
+def _may_carry(expr: UnitExpr, carrying: set[Ref]) -> bool:
+    match expr:
+        case ScaleOf() | OfGradients():
+            return True
+        case Known(units):
+            return units != TRUE_GRADIENT
+        case Stored(variable):
+            return variable in carrying
+        case Product(left, right):
+            return _may_carry(left, carrying) or _may_carry(right, carrying)
+        case Inverse(of) | Root(of) | Bounded(of):
+            return _may_carry(of, carrying)
+        case Sum(parts):
+            return any(_may_carry(part, carrying) for part in parts)
+    return False
 
 
 def _within(inner: Key, outer: Key) -> bool:

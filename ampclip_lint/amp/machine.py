@@ -182,6 +182,13 @@ class State:
     def with_pair(self, scaler: Ref, optimizer: Ref, pair: Pair) -> State:
         return replace(self, pairs=self.pairs.put((scaler, optimizer), pair))
 
+    def without_variables(self, live: frozenset[Ref]) -> State:
+        """Without the variables that nothing reads any more."""
+        if all(variable in live for variable in self.variables):
+            return self
+        kept = Table({variable: units for variable, units in self.variables.items() if variable in live})
+        return replace(self, variables=kept)
+
     def with_scaler(self, scaler: Ref, value: ScalerState) -> State:
         return replace(self, scalers=self.scalers.put(scaler, value))
 
@@ -221,7 +228,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
     """What torch does at `op`; scalers in `disabled` are inert. `node` is noted in the buffers it touches."""
     match op:
         case NewScaler(scaler):
-            return Outcome(state.with_scaler(scaler, ScalerState(scaled=False)))
+            fresh = new_epoch(scaler, state, node)
+            return Outcome(fresh.with_scaler(scaler, ScalerState(scaled=False)))
         case Scale(scaler):
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):
@@ -368,7 +376,7 @@ def _update(scaler: Ref, new_scale: bool, state: State, node: int) -> Outcome:
 
 def new_epoch(scaler: Ref, state: State, node: int) -> State:
     """After update(): all stages are READY, and what carries the scale carries an old one."""
-    pairs = {key: (Pair() if key[0] == scaler else pair) for key, pair in state.pairs.items()}
+    pairs = {key: pair for key, pair in state.pairs.items() if key[0] != scaler}
     buffers: dict[Ref, Buffer] = {}
     for optimizer, held in state.buffers.items():
         units, maybe = aged(held.units, scaler), aged(held.maybe, scaler)
@@ -377,7 +385,7 @@ def new_epoch(scaler: Ref, state: State, node: int) -> State:
     variables = {variable: aged(units, scaler) for variable, units in state.variables.items()}
     scalers = state.scalers.put(scaler, ScalerState(scaled=True, checked=False))
     return replace(
-        state, buffers=Table(buffers), pairs=Table(pairs), variables=Table(variables), scalers=scalers
+        state, buffers=Table(buffers), pairs=Table(pairs), variables=Table(variables), scalers=scalers, explained=False
     )
 
 

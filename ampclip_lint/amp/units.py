@@ -111,7 +111,7 @@ def aged(units: Units, scaler: Ref) -> Units:
         if unit.age is Age.CURRENT and unit.power(scaler):
             stale = Unit(unit.powers, Age.STALE)
             result.add(MIXED if stale in units else stale)
-        elif unit.age is Age.STALE and Unit(unit.powers, Age.CURRENT) in units:
+        elif unit.age is Age.STALE and unit.power(scaler):
             result.add(MIXED)
         else:
             result.add(unit)

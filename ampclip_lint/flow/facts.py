@@ -198,9 +198,13 @@ class Facts(Mapping[Subject, Answers]):
 
     def forget(self, symbol: Symbol) -> Facts:
         """Without every fact that mentions a symbol."""
-        if not any(symbol in subject.mentions for subject in self._answers):
-            return self
-        return Facts({s: a for s, a in self._answers.items() if symbol not in s.mentions})
+        fresh: dict[Subject, Answers] = {}
+        for subject, answers in self._answers.items():
+            if symbol not in subject.mentions:
+                kept = frozenset(answer for answer in answers if not _measured_by(answer[0], symbol))
+                if kept:
+                    fresh[subject] = kept
+        return self if fresh == self._answers else Facts(fresh)
 
     def keep(self, wanted: Callable[[Subject], bool]) -> Facts:
         """Only the facts about the subjects that `wanted` accepts."""
@@ -250,8 +254,10 @@ class Facts(Mapping[Subject, Answers]):
             if len(excluded) == predicate.modulus - 1 and predicate.value % predicate.modulus not in excluded:
                 return True
         for other, holds in known:
-            if isinstance(other, Equals) and isinstance(other.value, int) and not isinstance(other.value, bool):
-                distance, holds = abs(other.value - predicate.value), True
+            if isinstance(other, Equals):
+                if not holds or not isinstance(other.value, int) or isinstance(other.value, bool):
+                    continue
+                distance = abs(other.value - predicate.value)
             elif isinstance(other, Residue) and other.modulus == predicate.modulus:
                 distance = abs(other.value - predicate.value)
             else:
@@ -280,7 +286,9 @@ class Facts(Mapping[Subject, Answers]):
             return self
         facts: Facts | None = self
         for other, other_holds in self._answers.get(subject, NOTHING):
-            if isinstance(other, Equals) and isinstance(other.value, int) and not isinstance(other.value, bool):
+            if isinstance(other, Equals):
+                if not other_holds or not isinstance(other.value, int) or isinstance(other.value, bool):
+                    continue
                 distance = abs(other.value - predicate.value)
             elif isinstance(other, Residue) and other.modulus == modulus:
                 distance = abs(other.value - predicate.value)
@@ -292,6 +300,11 @@ class Facts(Mapping[Subject, Answers]):
             elif facts is not None and distance == 1 and holds and other_holds:
                 facts = facts.assume(Atom(modulus, Equals(1)), True)
         return facts
+
+
+def _measured_by(predicate: Predicate, symbol: Symbol) -> bool:
+    modulus = predicate.modulus if isinstance(predicate, Residue) else None
+    return isinstance(modulus, Subject) and symbol in modulus.mentions
 
 
 def _shift(predicate: Predicate, holds: bool, offset: int, window: Window) -> tuple[Predicate, bool] | None:
@@ -308,9 +321,9 @@ def _shift(predicate: Predicate, holds: bool, offset: int, window: Window) -> tu
         case Equals(int() as number):
             if window.low <= number + offset <= window.high:
                 return Equals(number + offset), holds
-            if holds and offset > 0:
-                return Above(window.high), True
-            return (Below(window.low), True) if holds else None
+            if not holds:
+                return None
+            return (Above(window.high), True) if number + offset > window.high else (Below(window.low), True)
         case Above(bound):
             if holds and offset > 0:
                 return Above(min(bound + offset, window.high)), True
@@ -342,7 +355,7 @@ def decide(known: Answers, question: Predicate) -> bool | None:
             if truth or low is not None or high is not None:
                 return False
         case Truthy():
-            if low is not None and low[0] >= 0 or high is not None and high[0] <= 0 and high[1]:
+            if low is not None and low > (0, False) or high is not None and (high[0] < 0 or high == (0, True)):
                 return True
             if (Equals(True), False) in known and (Equals(False), False) in known and not_none:
                 return None

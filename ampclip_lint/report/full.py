@@ -93,6 +93,10 @@ def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
 
 
 def _excerpt(step: TraceStep, result: RunResult) -> str:
+    """The source of the step: its span, or the rest of the line where that is empty or goes on below."""
     source = result.sources.get(step.span.filename)
-    text = clean(source.line(step.span.start.row).strip().replace("\t", " ")) if source else ""
+    start, end = step.span.start, step.span.end
+    line = source.line(start.row) if source else ""
+    stop = end.column - 1 if end.row == start.row and end.column > start.column else len(line)
+    text = clean(line[start.column - 1 : stop].strip().replace("\t", " "))
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -13,21 +13,21 @@ class NotPython(Exception):
 
 
 def function_names(source: SourceFile) -> list[str]:
-    """``f``, ``Class.method``, ``outer.<locals>.inner``, in the order of the text."""
+    """``f``, ``Class.method``, ``outer.inner``, in the order of the text."""
     try:
         tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         row = getattr(error, "lineno", None)
         where = f" (line {row})" if row else ""
         raise NotPython(f"not valid Python: {getattr(error, 'msg', None) or error}{where}") from error
-    return [info.qualname for info in ModuleIndex(source, tree).everything]
+    return [_short(info.qualname) for info in ModuleIndex(source, tree).everything]
 
 
 def matching(wanted: str, known: list[str]) -> list[str]:
-    """The known names that `wanted` may mean: itself, without ``<locals>``, or the last parts of a longer one."""
+    """The known names that `wanted` may mean: itself, or those that end in it."""
+    wanted = _short(wanted)
+    return [wanted] if wanted in known else [name for name in known if name.endswith("." + wanted)]
 
-    def short(name: str) -> str:
-        return name.replace("<locals>.", "")
 
-    exact = [name for name in known if wanted in (name, short(name))]
-    return exact or [name for name in known if short(name).endswith("." + short(wanted))]
+def _short(qualname: str) -> str:
+    return qualname.replace("<locals>.", "")

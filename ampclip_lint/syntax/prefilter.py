@@ -7,15 +7,15 @@ are spread over functions, and a helper that clips need not mention a scaler.
 
 from __future__ import annotations
 
-import os.path
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 
-_SEED_WORDS = (b"GradScaler", b"unscale_")
+_SEED_WORDS = (b"GradScaler", b"unscale_", b"get_scale")
 _HELPER_WORDS = (b"clip", b"backward", b".grad", b"_grad", b"optim", b".step(")
 _REEXPORT = re.compile(rb"\bGradScaler\s*\(|\bunscale_\(|\.scale\b")
 _IMPORT = re.compile(
@@ -25,8 +25,6 @@ _IMPORT = re.compile(
 )
 _COMMENT = re.compile(rb"#[^\n]*")
 _BOUND = re.compile(rb"([.\w]+|\*)(?:[ \t\\]+as[ \t\\]+(\w+))?")
-_DEPTH = 8
-"""How many re-exports are followed for one name."""
 
 
 def is_seed(data: bytes) -> bool:
@@ -114,57 +112,66 @@ class _Modules:
 
     modules: list[_Module]
     _by_last: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _by_name: dict[tuple[tuple[str, ...], str], frozenset[int]] = field(default_factory=dict)
     _imported: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, module in enumerate(self.modules):
             if module.parts:
                 self._by_last[module.parts[-1]].append(index)
-        self._top = len(os.path.commonprefix([module.folder for module in self.modules]))
+        folders = [module.folder for module in self.modules]
+        ends = zip(min(folders), max(folders))  # what these two share, all share
+        self._top = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
     def imported_by(self, index: int) -> frozenset[int]:
         """The modules that the names imported by a module come from, and the packages that they come through."""
         found = self._imported.get(index)
         if found is None:
-            module = self.modules[index]
-            found = frozenset().union(*(self._origin(module, dotted, name, 0) for dotted, name, _ in module.imports))
-            self._imported[index] = found
+            found = self._imported[index] = frozenset(self._origins(index))
         return found
 
-    def _origin(self, importer: _Module, dotted: str, name: str, depth: int) -> set[int]:
-        if not name:
-            return self._named(importer, dotted)
-        if name != "*":
-            inner = self._named(importer, dotted + name if dotted.endswith(".") else f"{dotted}.{name}")
-            if inner:
-                return inner
+    def _origins(self, start: int) -> set[int]:
         found: set[int] = set()
-        for index in self._named(importer, dotted):
-            found.add(index)
-            module = self.modules[index]
-            for source, original, bound in module.imports if depth < _DEPTH else ():
-                if bound == name or original == "*" or (name == "*" and _is_package(module.name)):
-                    found |= self._origin(module, source, original, depth + 1)
+        pending = [(start, dotted, name) for dotted, name, _ in self.modules[start].imports]
+        seen = set(pending)
+        while pending:
+            importer, dotted, name = pending.pop()
+            folder = self.modules[importer].folder
+            whole = dotted if not name else dotted + name if dotted.endswith(".") else f"{dotted}.{name}"
+            inner = self._named(folder, whole) if name != "*" else frozenset()
+            found |= inner
+            for index in self._named(folder, dotted) if name and not inner else ():
+                found.add(index)
+                for source, original, bound in self.modules[index].imports:
+                    if bound == name or original == "*" or name == "*":
+                        # A name that a star brings may be any: look for it where the star points.
+                        step = (index, source, name if original == "*" else original)
+                        if step not in seen:
+                            seen.add(step)
+                            pending.append(step)
         return found
 
-    def _named(self, importer: _Module, dotted: str) -> set[int]:
+    def _named(self, folder: tuple[str, ...], dotted: str) -> frozenset[int]:
+        """The modules that `dotted` may mean in a file of that folder."""
+        found = self._by_name.get((folder, dotted))
+        if found is None:
+            found = self._by_name[folder, dotted] = frozenset(self._look_up(folder, dotted))
+        return found
+
+    def _look_up(self, folder: tuple[str, ...], dotted: str) -> Iterator[int]:
         bare = dotted.lstrip(".")
         level = len(dotted) - len(bare)
         parts = tuple(bare.split(".")) if bare else ()
         if level:
-            parts = importer.folder[: len(importer.folder) - level + 1] + parts
-        if not parts:
-            return set()
-        found = set()
-        for index in self._by_last[parts[-1]]:
+            parts = folder[: len(folder) - level + 1] + parts
+        for index in self._by_last.get(parts[-1], ()) if parts else ():
             module = self.modules[index].parts
             root = module[: len(module) - len(parts)]
-            if module[len(root) :] != parts:
-                continue
             # An absolute name is looked up from a folder above the importer, or from one near the top (`src`).
-            if (not root) if level else (len(root) <= self._top + 1 or importer.folder[: len(root)] == root):
-                found.add(index)
-        return found
+            if module[len(root) :] == parts and (
+                not root if level else len(root) <= self._top + 1 or folder[: len(root)] == root
+            ):
+                yield index
 
 
 def _is_package(name: str) -> bool:

@@ -1,10 +1,15 @@
 """AMP003: a function that was analysed only in part."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from ampclip_lint.amp.analysis import FunctionAnalysis
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule
+
+if TYPE_CHECKING:
+    from ampclip_lint.amp.analysis import FunctionAnalysis
 
 
 @rule("AMP003", severity=Severity.INFO, since="0.1", advisory=True)

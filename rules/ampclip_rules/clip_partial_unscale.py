@@ -1,12 +1,17 @@
 """AMP102: one clip over an unscaled optimizer and a scaled one."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from ampclip_lint.amp.analysis import FunctionAnalysis
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ampclip_lint.amp.faults import FaultKind
 from ampclip_lint.amp.ops import Clip
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
+
+if TYPE_CHECKING:
+    from ampclip_lint.amp.analysis import FunctionAnalysis
 
 
 @rule("AMP102", severity=Severity.ERROR, since="0.1")

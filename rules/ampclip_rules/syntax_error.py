@@ -1,10 +1,15 @@
 """AMP001: a file that matters and does not parse."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from ampclip_lint.amp.analysis import ProgramAnalysis
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule
+
+if TYPE_CHECKING:
+    from ampclip_lint.amp.analysis import ProgramAnalysis
 
 
 @rule("AMP001", severity=Severity.ERROR, since="0.1", scope="program")

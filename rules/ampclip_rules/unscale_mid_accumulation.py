@@ -1,12 +1,17 @@
 """AMP201: unscaling before the last backward of an accumulation window."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from ampclip_lint.amp.analysis import FunctionAnalysis
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ampclip_lint.amp.faults import FaultKind
 from ampclip_lint.amp.ops import Unscale
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
+
+if TYPE_CHECKING:
+    from ampclip_lint.amp.analysis import FunctionAnalysis
 
 
 @rule("AMP201", severity=Severity.ERROR, since="0.1")
