@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from ampclip_lint.amp.builder import Place, TooLarge
-from ampclip_lint.amp.calls import Calls
+from ampclip_lint.amp.builder import Draft, Place, TooLarge
 from ampclip_lint.amp.faults import Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -261,10 +260,12 @@ def roots(program: ProgramIndex) -> list[FunctionInfo]:
 def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnalysis:
     """Lower, link, solve and judge one root."""
     result = FunctionAnalysis(info)
-    endless = info.self_name is not None and _has_whole_cycle(info, program)
-    lowering = Lowering(program)
     try:
-        lowering.lower_root(info, endless)
+        lowering = Lowering(program)
+        lowering.lower_root(info, endless=False)
+        if info.self_name is not None and _makes_one_step(lowering):
+            lowering = Lowering(program)
+            lowering.lower_root(info, endless=True)
     except TooLarge:
         result.gaps.append(Gap(result.span, f"`{result.name}` is too large to follow with all that it calls"))
         return result
@@ -288,21 +289,14 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     return result
 
 
-def _has_whole_cycle(info: FunctionInfo, program: ProgramIndex) -> bool:
-    """Whether a method, with what it calls, makes gradients and applies them: then it is called again and again."""
-    helper = Calls(program)
-    seen: set[FunctionInfo] = set()
-    pending = [info]
-    words: set[str] = set()
-    while pending and len(seen) < 60:
-        current = pending.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        words |= current.words
-        for name in current.calls:
-            pending += helper.named(name)
-    return "backward" in words and "step" in words
+def _makes_one_step(lowering: Lowering) -> bool:
+    """Whether a method makes gradients and applies them once a call: then somebody calls it again and again."""
+    graph = lowering.graph
+    drafts = {n: graph.nodes[n].op.name for n in graph.reachable() if isinstance(graph.nodes[n].op, Draft)}
+    backwards = [index for index, name in drafts.items() if name == "backward"]
+    if not backwards or not set(drafts.values()) & {"scaler_step", "plain_step"}:
+        return False
+    return not any(graph.on_cycle(index) for index in backwards)
 
 
 def info_span(info: FunctionInfo) -> Span:

@@ -51,6 +51,10 @@ Dangling = tuple[int, tuple[Guard, ...], str]
 Env = dict[Key, Value]
 
 
+#: A name that may stand for more things than this is unknown.
+MAX_OPTIONS = 8
+
+
 class TooLarge(Exception):
     """The budget for one function's graph is used up."""
 
@@ -131,6 +135,8 @@ class Builder:
         self.refs: dict[Key, Ref] = {}
         self.keys: dict[Ref, Key] = {}
         self.place: Place | None = None
+        #: Tags of names that are only ever given constants or known objects.
+        self.flags: set[Subject] = set()
         self.work = 0
 
     # -- references -------------------------------------------------------------------------------------------------
@@ -276,7 +282,7 @@ class Builder:
     def value_at(self, flow: Flow, key: Key) -> Value | None:
         """What a key stands for in a flow; a piece of an object that nobody has set is what it was at first."""
         found = flow.env.get(key)
-        if found is None and isinstance(key, tuple) and key[0] == "a":
+        if found is None and isinstance(key, tuple) and key[0] == "a" and not _is_made(key[1]):
             return Sym(("attr", key[1], key[2]), text=str(key[2]))
         return found
 
@@ -308,8 +314,14 @@ class Phi:
             plain_number = self.own is not None and isinstance(leaf, Const) and _numeric(leaf)
             if not _is_symbolic(leaf) and not plain_number and leaf not in self.options:
                 self.options.append(leaf)
+        if len(self.options) > MAX_OPTIONS:
+            # Too many to tell apart: one unknown value.
+            self.options = []
+            self.own = self.own or Sym(("phi", key))
         if self.own is not None:
             self.options.append(self.own)
+        if self.own is None:
+            builder.flags.add(builder.tag(key))
         self.value: Value = self.options[0] if len(self.options) == 1 else Choice(key, tuple(self.options))
 
     def assign(self, flow: Flow, value: Value) -> None:
@@ -370,6 +382,11 @@ class Phi:
             build.emit(SetConstant(target, leaf.value))
         else:
             build.emit(Forget(self.own.key))
+
+
+def _is_made(key: Key) -> bool:
+    """Whether the program itself makes the object: an attribute that nobody has set does not exist."""
+    return isinstance(key, tuple) and key[0] == "instance"
 
 
 def unit_of(value: Value | None) -> UnitExpr:

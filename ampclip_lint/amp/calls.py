@@ -59,7 +59,6 @@ GENERIC = frozenset(
         "dataset", "sampler", "set_epoch", "write", "log", "add_scalar", "close", "flush", "n", "lr", "name", "type",
     }
 )
-SMALL_BODY = 6
 MAX_DEPTH = 14
 #: The words of functions that only look at objects or keep them.
 _HARMLESS = ("save", "load", "log", "print", "state_dict", "checkpoint", "dump", "lr_scheduler", "get_lr", "len", "id", "str", "repr")
@@ -209,7 +208,7 @@ class Calls(Expressions):
 
     def relevant(self, info: FunctionInfo, strict: bool = False) -> bool:
         """Whether following a function can matter: it takes part in the protocol, or is small enough to be a test."""
-        if not strict and len(info.node.body) <= SMALL_BODY:
+        if not strict and info.is_small:
             return True
         known = self._relevant.get(info)
         if known is None:
@@ -573,7 +572,7 @@ class Calls(Expressions):
     def new_scaler(self, name: str | None, arguments: Arguments, node: cst.Call, cls: ClassInfo | None = None) -> Value:
         """A scaler is constructed: its ``enabled`` argument ties it to the flag that it is given."""
         enabled_at, scale_at = api.SCALERS.get(name or "", (4, 0))
-        key: Key = ("scaler", self.site(self.label(node)))
+        key: Key = ("scaler", self.making.get(self.label(node)) or self.site(self.label(node)))
         ref = self.ref(key)
         self.at(node)
         self.emit(Draft("new_scaler", (ref,)))
@@ -597,14 +596,15 @@ class Calls(Expressions):
         return Obj(key, Kind.SCALER, cls)
 
     def new_optimizer(self, arguments: Arguments, node: cst.Call, cls: ClassInfo | None = None) -> Value:
-        key: Key = ("optimizer", self.site(self.label(node)))
+        key: Key = ("optimizer", self.making.get(self.label(node)) or self.site(self.label(node)))
         ref = self.ref(key)
         self.optimizer_evidence.add(ref)
         owned: frozenset[Key] | None = None
         first = arguments.get(0, "params")
         if first is not None:
             owned = self.owners(first)
-        self.owned[key] = owned
+        before = self.owned.get(key, frozenset())
+        self.owned[key] = None if owned is None or before is None else owned | before
         return Obj(key, Kind.OPTIMIZER, cls)
 
     def owners(self, value: Value | None) -> frozenset[Key] | None:
@@ -768,13 +768,9 @@ class Calls(Expressions):
                 if inner is None:
                     return None
                 result |= inner
-            elif isinstance(part, Sym) and isinstance(part.key, tuple) and part.key[0] in ("param",):
-                return None if self._may_be_loss(part) else result
+            elif isinstance(part, (Sym, Obj)):
+                result |= self.parts_of(part.key, 1)
         return result
-
-    @staticmethod
-    def _may_be_loss(part: Sym) -> bool:
-        return "loss" in part.text.lower()
 
     def _for_each(self, value: Value, draft: str, ref: Ref, node: cst.Call) -> Value:
         """Emit an operation for an optimizer, or in each world for the one that it is there."""
@@ -913,7 +909,7 @@ class Calls(Expressions):
         if name in ("isnan", "isinf", "isfinite", "any", "all", "numel", "dim", "size", "detach_", "requires_grad_", "register_hook"):
             return self.fresh(self.label(node))
         if name in ("clone",):
-            return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{id(node)}")
+            return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{self.label(node)}")
         return self.tensor_method(self.tensor(unit_of(base), (base,), node), name, arguments, node)
 
     def copy_gradient(self, base: Grads, value: Value, node: cst.CSTNode) -> Value:

@@ -68,7 +68,8 @@ class Expressions(Builder):
         self.statement: cst.CSTNode = None  # type: ignore[assignment]
         self.twin: ast.stmt = None  # type: ignore[assignment]
         self.lambdas: dict[int, tuple[cst.Lambda, int]] = {}
-        self.counter = 0
+        self.making: dict[int, Key] = {}
+        self.labels: dict[int, tuple[cst.CSTNode, int]] = {}
         self.resolving: set[Key] = set()
 
     # -- places and symbols -----------------------------------------------------------------------------------------
@@ -148,9 +149,13 @@ class Expressions(Builder):
                 return self.fresh(self.label(node))
         return self.fresh(self.label(node))
 
-    def label(self, node: cst.CSTNode) -> Hashable:
-        """Tells places of one statement apart; stable over repeated walks of the same syntax."""
-        return id(node)
+    def label(self, node: cst.CSTNode) -> int:
+        """Tells places of one statement apart; the same for every walk of the same syntax, in every run."""
+        known = self.labels.get(id(node))
+        if known is None:
+            # The node is kept, so that its id stays its own.
+            known = self.labels[id(node)] = (node, len(self.labels))
+        return known[1]
 
     def _either(self, arms: Iterable[tuple[Flow, cst.BaseExpression]], node: cst.CSTNode) -> Value:
         """The value of a conditional expression."""
@@ -471,8 +476,8 @@ class Expressions(Builder):
                 of_gradients |= inner.of_gradients
                 of_weights |= inner.of_weights
                 reach = None if reach is None or inner.reach is None else reach | inner.reach
-            elif isinstance(part, Sym):
-                reach = None
+            elif isinstance(part, Sym) and reach is not None:
+                reach = reach | {part.key}
         return Tensor(unit, reach, of_gradients, of_weights)  # type: ignore[arg-type]
 
     def _modulo(self, left: Value, right: Value, node: cst.CSTNode) -> Value:

@@ -427,8 +427,12 @@ class _Linker:
         result = Graph()
         for node, op in zip(self.graph.nodes, ops):
             result.add(op, node.place)
-        result.edges = self.graph.edges
-        result = _reduce(result)
+        result.edges = [
+            # What turned out to be no operation of ours raises no exception that matters.
+            [edge for edge in out if not (edge.doubt == "exception" and isinstance(node.op, Draft) and op is None)]
+            for node, op, out in zip(self.graph.nodes, ops, self.graph.edges)
+        ]
+        result = _reduce(result, low.flags)
         updated = {node.op.scaler for node in result.nodes if isinstance(node.op, Update)}
         clears = {o for node in result.nodes if isinstance(node.op, ZeroGrad) for o in node.op.optimizers}
         made = {o for o in self.optimizers if o in low.optimizer_evidence and low.keys[o] in low.owned}
@@ -516,12 +520,13 @@ class _Linker:
             self.graph.connect(source, Edge(edge.target, (*edge.guards, guard), edge.doubt))
 
 
-def _reduce(graph: Graph) -> Graph:
+def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
     """The slice of a graph that matters: operations, the branches that decide between them, and what decides those.
 
     Grown from below: a test that only steers what feeds itself (a best metric so far) never gets in.
     """
     used = _variables_used(graph)
+    graph = simplify(graph, lambda op: op is not None and not (isinstance(op, Store) and op.variable not in used))
     asked: set[Subject] = set()
     for node in graph.nodes:
         asked |= set(getattr(node.op, "asks", ()) or ())
@@ -542,9 +547,9 @@ def _reduce(graph: Graph) -> Graph:
                     return bool(optimizers)
             return op is not None
 
-        result = simplify(graph, keep)
+        result = simplify(graph, keep, lambda atom: atom.subject in asked or atom.subject in flags)
         grown = set(asked)
-        for atom in result.atoms():
+        for atom in _decisions(result, flags):
             grown.add(atom.subject)
             if isinstance(atom.predicate, Residue) and isinstance(atom.predicate.modulus, Subject):
                 grown.add(atom.predicate.modulus)
@@ -554,6 +559,19 @@ def _reduce(graph: Graph) -> Graph:
         if grown == asked:
             return result
         asked = grown
+
+
+def _decisions(graph: Graph, flags: set[Subject]) -> set[Atom]:
+    """The atoms that decide between different ways on. A guard on the only way on decides whether there is one, which
+    counts where it is a flag that the function itself sets."""
+    found: set[Atom] = set()
+    for out in graph.edges:
+        branching = len({edge.target for edge in out}) > 1
+        for edge in out:
+            told = [guard.atom for guard in edge.guards if branching or guard.atom.predicate != IsNone()]
+            if branching or all(atom.subject in flags for atom in told):
+                found.update(told)
+    return found
 
 
 def _variables_used(graph: Graph) -> set[Ref]:

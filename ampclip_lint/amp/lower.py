@@ -74,6 +74,7 @@ class Lowering(Calls):
             case cst.Expr(value=value):
                 self.evaluate(value)
             case cst.Assign():
+                self.making = self._makes(node.value, self.text(node.targets[0].target))
                 value = self.keep(self.evaluate(node.value), node)
                 for target in node.targets:
                     self.assign(target.target, value)
@@ -94,6 +95,7 @@ class Lowering(Calls):
             case cst.Match():
                 self._match(node, twin)
             case cst.Return():
+                self.making = self._makes(node.value, "return")
                 value = self.evaluate(node.value) if node.value is not None else NONE
                 if not self.dead:
                     self.flow.env[("ret", self.frame.id)] = self.keep(value, node)
@@ -118,6 +120,16 @@ class Lowering(Calls):
                 self.flow.env.pop(("v", self._home(name), name), None)
             case cst.Import() | cst.ImportFrom():
                 self._local_import(twin)
+
+    def _makes(self, value: cst.BaseExpression | None, target: str) -> dict[int, Key]:
+        """Objects that different arms of a branch make for one name are one object: only one of them ever exists."""
+        calls = [value]
+        while any(isinstance(call, cst.IfExp) for call in calls):
+            calls = [
+                part for call in calls for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
+            ]
+        key: Key = (self.frame.id, target, tuple(self.elements))
+        return {self.label(call): key for call in calls if isinstance(call, cst.Call)}
 
     def keep(self, value: Value, node: cst.CSTNode) -> Value:
         """A value that a variable keeps: its unit is what it is now."""
@@ -209,7 +221,7 @@ class Lowering(Calls):
             if case.guard is not None and true.cur:
                 self.flow = true
                 true, refused = self.test(case.guard)
-                self.join([false, refused], (site, "guard", id(case)))
+                self.join([false, refused], (site, "guard", self.label(case)))
                 false = self.flow
             self.flow = true
             if true.cur:
@@ -654,10 +666,12 @@ class Lowering(Calls):
         after = round_from(entry)
         if after is None:
             return {}
-        changed = {key for key in after if key in entry and after[key] != entry[key]} | always
-        changed |= {
-            key for key in after if key not in entry and isinstance(key, tuple) and key[0] == "a"
-        }
+        changed = [
+            key
+            for key in after
+            if key in always
+            or (after[key] != entry[key] if key in entry else isinstance(key, tuple) and key[0] == "a")
+        ]
         if not changed:
             return {}
         start = dict(entry)
@@ -767,7 +781,7 @@ class Lowering(Calls):
         for handler, ast_handler in zip(node.handlers, twin.handlers):  # type: ignore[attr-defined]
             self.flow = Flow(list(raised.cur), dict(raised.env))
             if handler.name is not None:
-                self.assign(handler.name.name, self.fresh(("handler", id(handler))))
+                self.assign(handler.name.name, self.fresh(("handler", self.label(handler))))
             self.block(handler.body, ast_handler.body)
             ends.append(self.flow)
         return ends
@@ -801,7 +815,7 @@ class Lowering(Calls):
         iterable = self.evaluate_iterable(clause.iter, node, self.twin)
         target = clause.target
         if isinstance(iterable, Params) and isinstance(target, (cst.Tuple, cst.List)) and len(target.elements) == 2:
-            self.assign(target.elements[0].value, self.fresh(("name", id(node))))
+            self.assign(target.elements[0].value, self.fresh(("name", self.label(node))))
             self.assign(target.elements[1].value, Params(iterable.owners, True))
         elif isinstance(iterable, (Sym, Items)) and self._comprehends_objects(node):
             return Seq(tuple(self._one(node, self._nth(iterable, index, node), index) for index in range(SOME)))
@@ -815,7 +829,7 @@ class Lowering(Calls):
             return Params(result.owners)
         if isinstance(result, (Grads, Tensor)):
             return result
-        return self.fresh(("list", id(node)))
+        return self.fresh(("list", self.label(node)))
 
     def _one(self, node: cst.GeneratorExp | cst.ListComp | cst.SetComp, item: Value, index: int) -> Value:
         self.elements.append(self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids)))

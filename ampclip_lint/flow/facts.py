@@ -190,7 +190,7 @@ class Facts(Mapping[Subject, Answers]):
         if known is not None:
             return self if known == holds else None
         fresh = dict(self._answers)
-        fresh[atom.subject] = fresh.get(atom.subject, NOTHING) | {(atom.predicate, holds)}
+        fresh[atom.subject] = tidy(fresh.get(atom.subject, NOTHING) | {(atom.predicate, holds)})
         facts = Facts(fresh)
         if isinstance(atom.predicate, Residue):
             return facts._learn_modulus(atom.subject, atom.predicate, holds)
@@ -228,7 +228,7 @@ class Facts(Mapping[Subject, Answers]):
         if not moved:
             return facts
         fresh = dict(facts._answers)
-        fresh[target] = frozenset(moved)
+        fresh[target] = tidy(frozenset(moved))
         return Facts(fresh)
 
     def set_constant(self, target: Subject, value: Hashable) -> Facts:
@@ -378,6 +378,19 @@ def decide(known: Answers, question: Predicate) -> bool | None:
             if low is not None and low[0] >= bound or truth is False and bound <= 0:
                 return False
     return None
+
+
+@lru_cache(maxsize=65536)
+def tidy(known: Answers) -> Answers:
+    """Without the answers that follow from the others, so that worlds that know the same are equal."""
+    if len(known) < 2:
+        return known
+    kept = known
+    for answer in sorted(known, key=repr):
+        rest = kept - {answer}
+        if decide(rest, answer[0]) == answer[1]:
+            kept = rest
+    return kept
 
 
 def _bounds(known: Answers) -> tuple[tuple[float, bool] | None, tuple[float, bool] | None]:

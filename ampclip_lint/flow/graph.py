@@ -73,6 +73,19 @@ class Graph:
         order.reverse()
         return order
 
+    def on_cycle(self, index: int) -> bool:
+        """Whether a path leads from a node back to it."""
+        seen: set[int] = set()
+        pending = [edge.target for edge in self.edges[index]]
+        while pending:
+            current = pending.pop()
+            if current == index:
+                return True
+            if current not in seen:
+                seen.add(current)
+                pending.extend(edge.target for edge in self.edges[current])
+        return False
+
     def predecessors(self) -> dict[int, list[int]]:
         """For each reachable node the nodes with an edge to it."""
         found: dict[int, list[int]] = {index: [] for index in self.reachable()}
@@ -102,14 +115,17 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def simplify(graph: Graph, keep: Callable[[Any], bool]) -> Graph:
+def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], bool] = lambda atom: True) -> Graph:
     """A graph with the same paths over the operations that `keep` accepts.
 
     A branch whose arms all reach the same node without an operation in between tests nothing that matters,
     so its guards go; junctions with one way out are bypassed. What is left is what a reader would draw.
+    A way out that meets no further operation just ends; the guard on what is then the only way on stays only where
+    `asked` says that somebody else wants to know.
     """
     ops = [node.op if node.op is not None and keep(node.op) else None for node in graph.nodes]
-    edges = [list(out) for out in graph.edges]
+    leading = _leading_to(graph, {index for index, op in enumerate(ops) if op is not None})
+    edges = [[edge for edge in out if edge.target in leading] for out in graph.edges]
     changed = True
     while changed:
         changed = False
@@ -119,6 +135,8 @@ def simplify(graph: Graph, keep: Callable[[Any], bool]) -> Graph:
             if index and ops[index] is None and len(out) == 1 and not out[0].guards and out[0].target != index:
                 goal[index] = out[0]
         for index, out in enumerate(edges):
+            if len(out) == 1 and not out[0].guards and out[0].target not in goal or not out:
+                continue
             fresh: list[Edge] = []
             for edge in out:
                 target, doubt, seen = edge.target, edge.doubt, {index}
@@ -132,12 +150,8 @@ def simplify(graph: Graph, keep: Callable[[Any], bool]) -> Graph:
             # A loop without operations goes nowhere.
             if ops[index] is None and len(fresh) > 1:
                 fresh = [edge for edge in fresh if edge.target != index] or fresh
-            # A branch whose arms meet at once decides nothing.
-            if len({edge.target for edge in fresh}) == 1 and len(fresh) > 1:
-                doubts = [edge.doubt for edge in fresh]
-                fresh = [Edge(fresh[0].target, (), "" if "" in doubts else doubts[0])]
-            elif len(fresh) == 1 and fresh[0].guards and ops[index] is None and len(out) > 1:
-                pass
+            if len({edge.target for edge in fresh}) == 1:
+                fresh = _only_way(fresh, len(fresh) < len(graph.edges[index]) or len(fresh) == 1, asked)
             if fresh != out:
                 edges[index] = fresh
                 changed = True
@@ -146,6 +160,38 @@ def simplify(graph: Graph, keep: Callable[[Any], bool]) -> Graph:
         result.add(op, node.place)
     result.edges = edges
     return compact(result)
+
+
+def _only_way(edges: list[Edge], others_ended: bool, asked: Callable[[Atom], bool]) -> list[Edge]:
+    """What is left of a branch whose arms meet at once, or whose other arms just end."""
+    if len(edges) > 1 and not others_ended:
+        doubts = [edge.doubt for edge in edges]
+        return [Edge(edges[0].target, (), "" if "" in doubts else doubts[0])]
+    fresh: list[Edge] = []
+    for edge in edges:
+        guards = edge.guards if any(asked(guard.atom) for guard in edge.guards) else ()
+        moved = Edge(edge.target, guards, edge.doubt)
+        if moved not in fresh:
+            fresh.append(moved)
+    if any(not edge.guards and not edge.doubt for edge in fresh):
+        return [Edge(fresh[0].target)]
+    return fresh
+
+
+def _leading_to(graph: Graph, goals: set[int]) -> set[int]:
+    """The nodes from which some goal can be reached."""
+    predecessors: dict[int, list[int]] = {}
+    for index, out in enumerate(graph.edges):
+        for edge in out:
+            predecessors.setdefault(edge.target, []).append(index)
+    found = set(goals)
+    pending = list(goals)
+    while pending:
+        for previous in predecessors.get(pending.pop(), ()):
+            if previous not in found:
+                found.add(previous)
+                pending.append(previous)
+    return found
 
 
 def compact(graph: Graph) -> Graph:

@@ -87,7 +87,7 @@ def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
     for place, text, message, unit in rows:
         line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}", ""), (f"  {message}", "dim")]
         if unit is not None:
-            line.append((f", unit {clean(unit)}", "unit"))
+            line.append((f", {clean(unit)}" if unit == "no gradients" else f", unit {clean(unit)}", "unit"))
         lines.append(line)
     return lines
 

@@ -7,6 +7,9 @@ import ast
 from ampclip_lint.syntax.index import ModuleIndex
 from ampclip_lint.syntax.source import SourceFile
 
+#: The name of a module's body, beside those of its functions.
+MODULE = "<module>"
+
 
 class NotPython(Exception):
     """The text does not parse; the message says where."""
@@ -24,8 +27,10 @@ def function_names(source: SourceFile) -> list[str]:
 
 
 def matching(wanted: str, known: list[str]) -> list[str]:
-    """The known names that `wanted` may mean: itself, or those that end in it."""
+    """The known names that `wanted` may mean: itself, or those that end in it; every file has a body."""
     wanted = _short(wanted)
+    if wanted == MODULE:
+        return [MODULE]
     return [wanted] if wanted in known else [name for name in known if name.endswith("." + wanted)]
 
 

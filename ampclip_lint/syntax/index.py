@@ -58,6 +58,18 @@ class FunctionInfo:
     def is_generator(self) -> bool:
         return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(self.node))
 
+    @cached_property
+    def is_small(self) -> bool:
+        """A few statements without a loop that answer something or keep something: a test, a setter, a factory."""
+        statements = [node for node in ast.walk(self.node) if isinstance(node, ast.stmt)]
+        if len(statements) > 12 or any(isinstance(node, (ast.For, ast.While, ast.AsyncFor)) for node in statements):
+            return False
+        return any(
+            isinstance(node, ast.Return) and node.value is not None
+            or any(isinstance(target, ast.Attribute) for target in _targets(node))
+            for node in statements
+        )
+
     @property
     def decorators(self) -> tuple[str, ...]:
         if isinstance(self.node, ast.Module):

@@ -1,0 +1,421 @@
+"""What the analysis of a function knows, as text: line by line (``trace``) or as a graph (``graph``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, analyse_program
+from ampclip_lint.amp.faults import FaultKind
+from ampclip_lint.amp.link import Linked, PresumeEnabled
+from ampclip_lint.amp.machine import State, run
+from ampclip_lint.amp.narrate import Names, describe, describe_error, names_of, tested, touched
+from ampclip_lint.amp.ops import OPERATIONS, Backward, NewScaler, Op, Scale, Store
+from ampclip_lint.amp.units import Ref
+from ampclip_lint.diagnostics import Confidence, Span
+from ampclip_lint.flow.facts import Atom, Equals, Facts, Forget, Learn, Residue, SetConstant, Shift, Subject, Truthy
+from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
+from ampclip_lint.flow.solver import Exploration, World, solve
+from ampclip_lint.syntax.source import SourceFile
+
+_WIDEST = 60
+"""Characters of a source line."""
+_WORLDS = 20_000
+"""Worlds of the exploration that keeps all facts; past it the engine's own has to do."""
+_RAISES = "raises"
+
+Lines = Iterator[str]
+
+
+def trace_text(files: Sequence[SourceFile], function: str | None) -> str:
+    """The lines that touch gradients: what they do, and the unit of each optimizer's gradients after them."""
+    sources = {file.name: file for file in files}
+    return _report(files, function, lambda analysis, linked: _Trace(analysis, linked, sources).lines(), "")
+
+
+def graph_text(files: Sequence[SourceFile], function: str, *, dot: bool = False) -> str:
+    """The control-flow graph of a function with the states in it."""
+
+    def lines(analysis: FunctionAnalysis, linked: Linked) -> Lines:
+        picture = _Picture(analysis, linked)
+        return picture.dot() if dot else picture.lines()
+
+    return _report(files, function, lines, "// " if dot else "")
+
+
+def _report(
+    files: Sequence[SourceFile],
+    function: str | None,
+    tell: Callable[[FunctionAnalysis, Linked], Lines],
+    comment: str,
+) -> str:
+    program = analyse_program(files, only=function)
+    parts: list[str] = []
+    for problem in program.syntax_errors:
+        place = f"{problem.span.filename}:{problem.span.start.row}"
+        parts.append(f"{comment}{place}: not valid Python: {problem.message}")
+    for analysis in program.functions:
+        followed = analysis.linked is not None and analysis.linked.optimizers
+        if function is None and not followed and not analysis.gaps:
+            continue
+        head = [f"{comment}{line}" for line in _head(analysis)]
+        body = [] if analysis.linked is None else list(tell(analysis, analysis.linked))
+        parts.append("\n".join([*head, *body]))
+    if not parts:
+        where = ", ".join(file.name for file in files)
+        what = f"no function `{function}`" if function is not None else "no function in which scaled gradients are followed"
+        parts.append(f"{comment}{where}: {what}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(analysis: FunctionAnalysis) -> Lines:
+    """Name, place, objects, and what stands in the way of believing the rest."""
+    linked = analysis.linked
+    title = f"{analysis.name} ({analysis.info.module.file.name}:{analysis.span.start.row})"
+    if linked is None:
+        yield title + ("" if analysis.gaps else ": no scaler here, nor in what it calls: nothing to show")
+    else:
+        assert analysis.domain is not None
+        names = names_of(analysis.domain)
+        objects = [f"{word}{names.quoted(ref)}" for word, ref in _objects(linked)]
+        yield f"{title}: {', '.join(objects)}"
+        if not linked.optimizers:
+            yield "  no optimizer is known here, so no gradients are followed"
+    for gap in analysis.gaps:
+        yield f"  incompletely analysed: {gap.message} ({gap.span.filename}:{gap.span.start.row})"
+
+
+def _objects(linked: Linked) -> Iterator[tuple[str, Ref]]:
+    for kind, refs in (("scaler", linked.scalers), ("optimizer", linked.optimizers)):
+        for index, ref in enumerate(refs):
+            yield ("" if index else f"{kind} " if len(refs) == 1 else f"{kind}s "), ref
+
+
+# -- Worlds with all their facts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _AskAll:
+    """The last node: it asks for every fact, so that none is dropped on the way."""
+
+    asks: tuple[Subject, ...]
+
+
+class _Remembering(GradScalerDomain):
+    """The domain on a graph with one more node, where paths end."""
+
+    def transfer(
+        self, node: Node, state: State, facts: Facts
+    ) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
+        if not isinstance(node.op, _AskAll):
+            yield from super().transfer(node, state, facts)
+
+
+def _atoms(linked: Linked, names: Names) -> list[Atom]:
+    """What the source tests, in the order of the graph, then whether scalers are enabled."""
+    graph, found = linked.graph, dict[Atom, None]()
+    for node in graph.nodes:
+        for edge in graph.edges[node.index]:
+            for guard in edge.guards:
+                if tested(guard, graph, node.index) and names.atom(guard.atom, True) is not None:
+                    found[guard.atom] = None
+    enabled = [atom for atom in linked.enabled.values() if atom not in found]
+    return [*(atom for atom in found if atom not in linked.enabled.values()), *enabled]
+
+
+def _explore(analysis: FunctionAnalysis, linked: Linked, atoms: Sequence[Atom]) -> Exploration[State]:
+    """The fixpoint again, with every readable fact kept as long as it holds: what tells worlds apart for a reader."""
+    found = analysis.exploration
+    assert found is not None
+    last = len(linked.graph.nodes)
+    moduli = [a.predicate.modulus for a in atoms if isinstance(a.predicate, Residue)]
+    asks = (*(atom.subject for atom in atoms), *(m for m in moduli if isinstance(m, Subject)))
+    graph = Graph(
+        [*linked.graph.nodes, Node(last, _AskAll(asks))],
+        [*([*out, Edge(last)] for out in linked.graph.edges), []],
+    )
+    domain = _Remembering(linked)
+    full = solve(graph, [domain.entry()], domain, worlds_in_all=_WORLDS)
+    return found if full.exhausted or full.joined - {last} else full
+
+
+def _conditions(classes: Sequence[Sequence[Facts]], atoms: Sequence[Atom], names: Names) -> list[str]:
+    """For each class of worlds, what tells it from the others, as source; "" where nothing does."""
+    result: list[str] = []
+    exact: list[bool] = []
+    for index, mine in enumerate(classes):
+        rest = [facts for other, facts_of in enumerate(classes) if other != index for facts in facts_of]
+        shared = [
+            (atom, holds)
+            for atom in atoms
+            for holds in (True, False)
+            if all(facts.value(atom) is holds for facts in mine)
+        ]
+        chosen: list[str] = []
+        while rest and shared:
+            best = max(shared, key=lambda literal: sum(facts.value(literal[0]) is not literal[1] and
+                                                       facts.value(literal[0]) is not None for facts in rest))
+            left = [facts for facts in rest if facts.value(best[0]) in (best[1], None)]
+            if len(left) == len(rest):
+                break
+            rest = left
+            shared.remove(best)
+            chosen.append(names.atom(*best) or "")
+        exact.append(not rest)
+        result.append(("only if " if rest and chosen else "") + " and ".join(chosen))
+    vague = [index for index, is_exact in enumerate(exact) if not is_exact]
+    if len(vague) == 1 and len(classes) > 1:
+        result[vague[0]] = "otherwise"
+    return result
+
+
+# -- trace ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Row:
+    """One operation of the source, whatever number of nodes it has in the graph, with the worlds behind it."""
+
+    span: Span
+    op: Op
+    texts: dict[str, None] = field(default_factory=dict)
+    inert_texts: dict[str, None] = field(default_factory=dict)
+    errors: dict[str, None] = field(default_factory=dict)
+    worlds: list[tuple[Facts, State | None]] = field(default_factory=list)
+    faults: dict[FaultKind, bool] = field(default_factory=dict)
+    """Whether each kind that was found here is certain."""
+
+
+class _Trace:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: dict[str, SourceFile]) -> None:
+        assert analysis.domain is not None
+        self.analysis = analysis
+        self.linked = linked
+        self.sources = sources
+        self.domain = analysis.domain
+        self.names = names_of(self.domain)
+        self.atoms = _atoms(linked, self.names)
+        self.exploration = _explore(analysis, linked, self.atoms)
+        self.faults = self._find_faults()
+
+    def lines(self) -> Lines:
+        rows = self._rows()
+        if not rows:
+            yield "  nothing that touches gradients is reached"
+            return
+        home = self.analysis.info.module.file.name
+        inside = [row for row in rows if row.span.filename == home and row.span.function == self.analysis.span.function]
+        helpers: dict[tuple[str, str], list[_Row]] = {}
+        for row in rows:
+            if row not in inside:
+                helpers.setdefault((row.span.filename, row.span.function), []).append(row)
+        width = max(len(self._source(row)) for row in rows)
+        yield from self._table(inside, width, "")
+        for (filename, function), part in helpers.items():
+            yield f"  in {function or filename}:"
+            yield from self._table(part, width, f"{filename}:")
+        words = " ".join(unit for row in rows for unit in self._units_of(row))
+        for word, meaning in (("_old", "the S before an update()"), ("mixed", "S of different times in one sum")):
+            if word in words:
+                yield f"  ({'S_old' if word == '_old' else word}: {meaning})"
+
+    def _rows(self) -> list[_Row]:
+        rows: dict[tuple[object, ...], _Row] = {}
+        for node in self.linked.graph.nodes:
+            op, place = node.op, node.place
+            visits = self.exploration.at(node.index)
+            if place is None or not visits or not isinstance(op, OPERATIONS) or isinstance(op, Store):
+                continue
+            span = place.span
+            key = (span.filename, span.start, type(op), touched(op), op.scaler if isinstance(op, (NewScaler, Scale)) else None)
+            row = rows.setdefault(key, _Row(span, op))
+            for visit in visits:
+                self._visit(row, node, visit.world)
+            for kind, certain in self.faults.get(node.index, {}).items():
+                row.faults[kind] = row.faults.get(kind, False) or certain
+        backwards = {(row.span.filename, row.span.start.row) for row in rows.values() if isinstance(row.op, Backward)}
+        shown = [
+            row
+            for row in rows.values()
+            if (row.texts or row.errors or row.inert_texts)
+            and not (isinstance(row.op, Scale) and (row.span.filename, row.span.start.row) in backwards)
+        ]
+        return sorted(shown, key=lambda row: (row.span.filename, row.span.start.row))
+
+    def _visit(self, row: _Row, node: Node, world: World[State]) -> None:
+        disabled = self.domain.disabled(world.facts)
+        out = run(node.op, world.state, disabled, node.index)
+        text = describe(node.op, world.state, disabled, self.names)
+        if out.error is not None:
+            row.errors[describe_error(node.op, out.error, self.names)] = None
+        elif text is not None:
+            (row.inert_texts if disabled else row.texts)[text] = None
+        step = self.domain.protocol.advance(node.op, node.index, world.state, disabled)
+        # At a fault the engine goes on as if it were corrected; what really happens is what the machine says.
+        real = step.marks or step.state is None or node.index in self.faults
+        row.worlds.append((world.facts, None if out.error is not None else out.state if real else step.state))
+
+    def _find_faults(self) -> dict[int, dict[FaultKind, bool]]:
+        """The kinds of faults at each node, and whether each is certain."""
+        found: dict[int, dict[FaultKind, bool]] = {}
+        for site in self.analysis.sites(OPERATIONS):
+            for kind in FaultKind:
+                fault = next(site.faults(kind), None)
+                if fault is not None:
+                    found.setdefault(site.node.index, {})[kind] = fault.confidence is Confidence.DEFINITE
+        return found
+
+    def _table(self, rows: Sequence[_Row], width: int, prefix: str) -> Lines:
+        place_width = max((len(f"{prefix}{row.span.start.row}") for row in rows), default=0)
+        text_width = max((len(self._text(row)) for row in rows), default=0)
+        previous: tuple[str, int] | None = None
+        for row in rows:
+            place = (row.span.filename, row.span.start.row)
+            label = f"{prefix}{row.span.start.row}" if place != previous else ""
+            source = self._source(row) if place != previous else ""
+            previous = place
+            head = f"  {label:>{place_width}} | {source:<{width}}  {self._text(row):<{text_width}}  "
+            for index, units in enumerate(self._units(row)):
+                yield ((head if index == 0 else f"  {'':>{place_width}} | ".ljust(len(head))) + units).rstrip()
+            for kind, certain in row.faults.items():
+                yield f"  {'':>{place_width}} ! {kind.value}{'' if certain else ' (possibly)'}"
+
+    def _text(self, row: _Row) -> str:
+        return " / ".join(row.texts or row.errors or row.inert_texts)
+
+    def _source(self, row: _Row) -> str:
+        source = self.sources.get(row.span.filename)
+        text = source.line(row.span.start.row).strip().replace("\t", " ") if source is not None else ""
+        return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+    def _units_of(self, row: _Row, optimizers: Iterable[Ref] | None = None) -> dict[str, list[Facts]]:
+        """The distinct units behind an operation, each with the facts of its worlds."""
+        classes: dict[str, list[Facts]] = {}
+        for optimizer in self.linked.optimizers if optimizers is None else optimizers:
+            for facts, state in row.worlds:
+                text = _RAISES if state is None else self.names.buffer(state.buffer(optimizer))
+                classes.setdefault(text, []).append(facts)
+        return dict(sorted(classes.items(), key=lambda item: ("S" not in item[0], item[0])))
+
+    def _units(self, row: _Row) -> list[str]:
+        """One line for all optimizers where that says it, else one for each."""
+        parts: list[str] = []
+        several = False
+        for optimizer in self.linked.optimizers:
+            name, classes = self.names[optimizer], self._units_of(row, (optimizer,))
+            conditions = _conditions(list(classes.values()), self.atoms, self.names) if len(classes) > 1 else [""]
+            if not any(conditions):
+                parts.append(f"{name}: {' or '.join(classes)}")
+                continue
+            several = True
+            parts.append(
+                "   ".join(
+                    f"{name}: {text}" + (f"  [{condition}]" if condition else "")
+                    for text, condition in zip(classes, conditions)
+                )
+            )
+        return (parts if several else ["   ".join(parts)]) or [""]
+
+
+# -- graph ------------------------------------------------------------------------------------------------------------
+
+
+class _Picture:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked) -> None:
+        assert analysis.domain is not None and analysis.exploration is not None
+        self.graph = linked.graph
+        self.linked = linked
+        self.exploration = analysis.exploration
+        self.names = names_of(analysis.domain)
+        self.domain = analysis.domain
+        self.choices: dict[Subject, str] = {}
+
+    def lines(self) -> Lines:
+        margin = len(str(len(self.graph.nodes))) + 4
+        worlds = sum(len(visits) for visits in self.exploration.visits.values())
+        yield f"  {_count(len(self.graph.nodes), 'node')}, {_count(worlds, 'world')}"
+        for node in self.graph.nodes:
+            yield f"{node.index:>{margin - 2}}  {self._place(node)}{self._op(node)}"
+            yield f"{'':>{margin}}  {self._states(node)}"
+            for edge in self.graph.edges[node.index]:
+                guards = " and ".join(self._guard(guard, node.index) for guard in edge.guards)
+                condition = f"  if {guards}" if guards else ""
+                yield f"{'':>{margin}}  -> {edge.target}{condition}{f'  (in doubt: {edge.doubt})' if edge.doubt else ''}"
+
+    def dot(self) -> Lines:
+        shown = Graph(list(self.graph.nodes))
+        for out in self.graph.edges:
+            shown.edges.append([Edge(edge.target, tuple(map(self._shown, edge.guards)), edge.doubt) for edge in out])
+        text = shown.to_dot(lambda node: f"{node.index}  {self._place(node)}{self._op(node)}\n{self._states(node)}")
+        yield from text.split("\n")
+
+    def _shown(self, guard: Guard) -> Guard:
+        """A guard that prints as a user would write it."""
+        text = self._guard(guard, None)
+        return Guard(Atom(Subject(text, frozenset(), text), Truthy()), True)
+
+    def _guard(self, guard: Guard, node: int | None) -> str:
+        text = self.names.atom(guard.atom, guard.holds)
+        if text is None:
+            predicate = guard.atom.predicate
+            value = predicate.value if isinstance(predicate, Equals) else "so"
+            return f"{self._subject(guard.atom.subject)} is {'' if guard.holds else 'not '}{value}"
+        proven = node is not None and not tested(guard, self.graph, node)
+        return f"{text} (proven by the call)" if proven else text
+
+    def _place(self, node: Node) -> str:
+        return f"{node.place.span.filename}:{node.place.span.start.row}  " if node.place is not None else ""
+
+    def _states(self, node: Node) -> str:
+        visits = self.exploration.at(node.index)
+        if not visits:
+            return "no world gets here"
+        parts = []
+        for optimizer in self.linked.optimizers:
+            units = dict.fromkeys(self.names.buffer(visit.world.state.buffer(optimizer)) for visit in visits)
+            parts.append(f"{self.names[optimizer]}: {' or '.join(units)}")
+        doubtful = all(visit.world.doubt for visit in visits)
+        joined = ", joined" if node.index in self.exploration.joined else ""
+        return f"{_count(len(visits), 'world')}{' in doubt' if doubtful else ''}{joined}; {'   '.join(parts)}"
+
+    def _op(self, node: Node) -> str:
+        """The operation in words, as it is in the first world that reaches it."""
+        match node.op:
+            case None:
+                if node.index == 0:
+                    return "entry"
+                return "branch" if len(self.graph.edges[node.index]) > 1 else "junction"
+            case PresumeEnabled(_, holds):
+                return f"the scaler is presumed {'enabled' if holds else 'disabled'}, like this autocast"
+            case Store():
+                return "a value is kept with its unit"
+            case Learn(atom, holds):
+                text = self.names.where(atom, holds) or f"{self._subject(atom.subject)} is known"
+                return f"from here on: {text.removeprefix('where ')}"
+            case Forget(symbol):
+                return f"{self._symbol(symbol)} gets a new value"
+            case SetConstant(target, value):
+                return f"{self._subject(target)} = {value!r}"
+            case Shift(target, source, offset):
+                change = f" {'+' if offset > 0 else '-'} {abs(offset)}" if offset else ""
+                return f"{self._subject(target)} = {self._subject(source)}{change}"
+        visits = self.exploration.at(node.index)
+        state, facts = (visits[0].world.state, visits[0].world.facts) if visits else (State(), Facts())
+        text = describe(node.op, state, self.domain.disabled(facts), self.names)
+        return text or f"{type(node.op).__name__} of nothing that is followed"
+
+    def _subject(self, subject: Subject) -> str:
+        """As the source writes it; what has no name there gets a number."""
+        text = self.names.subject(subject)
+        if text is not None:
+            return f"`{text}`"
+        choice = isinstance(subject.key, tuple) and subject.key[0] == "tag"
+        return self.choices.setdefault(subject, f"{'choice' if choice else 'counter'} {len(self.choices) + 1}")
+
+    def _symbol(self, symbol: object) -> str:
+        texts = {atom.subject.text for atom in self.graph.atoms() if symbol in atom.subject.mentions} - {""}
+        return f"`{texts.pop()}`" if len(texts) == 1 else "something"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
