@@ -1023,6 +1023,7 @@ class TorchVerdict:
     word: str
     choice: Choice
     detail: str = ""
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -1076,7 +1077,7 @@ def filled(choice: Choice, parameters: Sequence[str], source: str) -> dict[str, 
 def torch_verdict(program: Generated) -> TorchVerdict:
     """Run a program on torch, with every choice of its arguments until one shows that it is wrong."""
     parameters = program.parameters
-    right = TorchVerdict("right", {})
+    steps = 0
     wide = choices(parameters)
     if "use_amp" not in parameters and "scaler is" not in program.source:
         wide = [choice for choice in wide if choice["use_amp"]]
@@ -1090,13 +1091,14 @@ def torch_verdict(program: Generated) -> TorchVerdict:
                 verdict = testing.judge(function, fill=filled(choice, parameters, source))
             except testing.ProgramError as error:
                 raise Unjudged(str(error)) from error
+            steps += verdict.steps
             shown = choice | {"max_norm": literal}
             if verdict.error is not None:
                 return TorchVerdict("raises", shown, str(verdict.error))
             if not verdict.invariant:
                 row = max(verdict.rows, key=lambda row: row.difference or 0.0)
                 return TorchVerdict("wrong", shown, f"S={row.scale}: {row.intended} -> {row.applied}")
-    return right
+    return TorchVerdict("right", {}, steps=steps)
 
 
 def shown_otherwise(program: Generated, kinds: frozenset[FaultKind]) -> bool:
@@ -1177,7 +1179,7 @@ LIMITS: dict[str, Callable[[Generated, EngineVerdict, str], bool]] = {
 # --- shrinking -------------------------------------------------------------------------------------------------------
 
 
-def shrink(found: Comparison, limit: int = 150) -> Comparison:
+def shrink(found: Comparison, limit: int = 400) -> Comparison:
     """A smaller program with the same disagreement: statements are left out, functions are put in place, as long as it lasts."""
     tries = 0
     progress = True
@@ -1199,12 +1201,29 @@ def shrink(found: Comparison, limit: int = 150) -> Comparison:
 
 
 def _alike(one: Comparison, other: Comparison) -> bool:
-    return one.torch.word == other.torch.word and (one.engine.kinds <= other.engine.kinds)
+    """Whether two programs disagree for the same reason, as far as one can tell, and the first still trains."""
+    source = one.program.source
+    stepped = set(re.findall(r"step\((?:self\.)?(\w+)\)|(\w+)\.step\(\)", source))
+    cleared = {name for names in stepped for name in names if name and f"{name}.zero_grad(" in source}
+    return (
+        one.torch.word == other.torch.word
+        and one.engine.kinds <= other.engine.kinds
+        and re.sub(r"S=.*", "", one.torch.detail) == re.sub(r"S=.*", "", other.torch.detail)
+        and (one.torch.word != "right" or one.torch.steps > 0)
+        and cleared == {name for names in stepped for name in names if name}
+        and source.count("def fit") == source.count(".fit(")
+        and source.count("def train(") == len(re.findall(r"^    train\(", source, re.MULTILINE))
+        and ".backward()" in source
+        and source.count("other") != 1
+        and ("scaler.scale" in source) == ("scaler.scale" in other.program.source)
+    )
 
 
 def _smaller(source: str) -> Iterator[str]:
     """Each program with one statement, or one shell of a block, less; the largest cuts first."""
     spots = _spots(ast.parse(source))
+    yield from _without_class(source)
+    yield from _inlined(source)
     order = sorted(range(len(spots)), key=lambda k: -spots[k][3])
     for k in order:
         for shell in (False, True):
@@ -1225,7 +1244,6 @@ def _smaller(source: str) -> Iterator[str]:
             if not inner and name == "body":
                 inner.append(ast.Pass())
             yield _tidy(fresh)
-    yield from _inlined(source)
 
 
 def _spots(tree: ast.Module) -> list[tuple[ast.AST, str, int, int]]:
@@ -1253,12 +1271,33 @@ def _inlined(source: str) -> Iterator[str]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
             continue
         callee = functions.get(call.func.id if isinstance(call.func, ast.Name) else call.func.attr)
-        if callee is None or any(isinstance(n, ast.Return) for n in ast.walk(callee)):
+        if callee is None or callee.name == "fit" or any(isinstance(n, ast.Return) for n in ast.walk(callee)):
             continue
         parameters = [a.arg for a in callee.args.args if a.arg != "self"]
         values = dict(zip(parameters, call.args)) | {k.arg: k.value for k in call.keywords if k.arg}
         inner[i : i + 1] = [_Rename(values).visit(copy.deepcopy(s)) for s in callee.body]
         yield _tidy(fresh)
+
+
+def _without_class(source: str) -> Iterator[str]:
+    """The program without its class, once the class has no methods but two."""
+    tree = ast.parse(source)
+    trainer = next((node for node in tree.body if isinstance(node, ast.ClassDef)), None)
+    program = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "program"), None)
+    if trainer is None or program is None or len(trainer.body) != 2:
+        return
+    init, fit = (node for node in trainer.body if isinstance(node, ast.FunctionDef))
+    body = [node for node in init.body if not re.fullmatch(r"self\.(\w+) = \1|pass", ast.unparse(node))]
+    program.body = [_NoSelf().visit(node) for node in [*body, *fit.body]]
+    tree.body.remove(trainer)
+    yield _tidy(tree)
+
+
+class _NoSelf(ast.NodeTransformer):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return ast.Name(node.attr, node.ctx)
+        return self.generic_visit(node)
 
 
 def _tidy(tree: ast.Module) -> str:
@@ -1270,6 +1309,8 @@ def _tidy(tree: ast.Module) -> str:
         if not isinstance(s, (ast.FunctionDef, ast.ClassDef)) or s.name == "program" or len(re.findall(rf"\b{s.name}\b", text)) > 1
     ]
     for s in tree.body:
+        if isinstance(s, ast.ClassDef):
+            s.body = [m for m in s.body if not isinstance(m, ast.FunctionDef) or m.name == "__init__" or f".{m.name}(" in text]
         if isinstance(s, ast.FunctionDef) and s.name == "program":
             used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
             s.args.args = [a for a in s.args.args if a.arg in used]

@@ -135,6 +135,8 @@ class Builder:
         self.refs: dict[Key, Ref] = {}
         self.keys: dict[Ref, Key] = {}
         self.place: Place | None = None
+        #: Keys of objects that are the same one: an attribute's first content, and what a path puts there.
+        self.same: set[tuple[Key, Key]] = set()
         #: Tags of names that are only ever given constants or known objects.
         self.flags: set[Subject] = set()
         self.work = 0
@@ -263,7 +265,6 @@ class Builder:
         if len(alive) == 1:
             self.flow = alive[0]
             return
-        first = alive[0].env
         env: Env = {}
         for key in dict.fromkeys(key for flow in alive for key in flow.env):
             values = [self.value_at(flow, key) for flow in alive]
@@ -275,9 +276,21 @@ class Builder:
                 for flow, value in zip(alive, values):
                     if value is not None:
                         phi.assign(flow, value)
+                    else:
+                        phi.leave_unbound(flow)
+                self._same_slot(key, phi)
                 env[key] = phi.value
-        del first
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
+
+    def _same_slot(self, key: Key, phi: Phi) -> None:
+        """What an attribute held at first and the one object that some path puts there are the same to the rest."""
+        if isinstance(key, tuple) and key[0] == "a":
+            first = ("attr", key[1], key[2])
+            made = [option.key for option in phi.options if isinstance(option, Obj)]
+            symbolic = [_identity(option) for option in phi.options]
+            if len(made) == 1 and any(symbol is not None for symbol in symbolic):
+                self.same.add((first, made[0]))
+                self.same |= {(symbol.key, made[0]) for symbol in symbolic if symbol is not None}
 
     def value_at(self, flow: Flow, key: Key) -> Value | None:
         """What a key stands for in a flow; a piece of an object that nobody has set is what it was at first."""
@@ -304,6 +317,7 @@ class Phi:
                 reach,
                 any(leaf.of_gradients for leaf in tensors),
                 any(leaf.of_weights for leaf in tensors),
+                Sym(("phi", key)) if any(_identity(leaf) is not None for leaf in leaves) else None,
             )
         elif any(_is_symbolic(leaf) for leaf in leaves):
             texts = {leaf.text for leaf in leaves if isinstance(leaf, Sym)}
@@ -330,6 +344,14 @@ class Phi:
         self._assign(value)
         flow.cur = self.builder.flow.cur
         self.builder.flow = before
+
+    def leave_unbound(self, flow: Flow) -> None:
+        """At the end of a flow that does not bind the name: whoever uses it did not come from here."""
+        if len(self.options) > 1 and flow.cur:
+            before, self.builder.flow = self.builder.flow, flow
+            self.builder.emit(SetConstant(self.builder.tag(self.key), -1))
+            flow.cur = self.builder.flow.cur
+            self.builder.flow = before
 
     def _assign(self, value: Value) -> None:
         build = self.builder
@@ -373,6 +395,10 @@ class Phi:
         if isinstance(self.own, Tensor):
             assert isinstance(self.own.unit, Stored)
             build.emit(Draft("store", (self.own.unit.variable, unit_of(leaf))))
+            if isinstance(self.own.base, Sym):
+                source = _identity(leaf)
+                target = build.subject(self.own.base)
+                build.emit(Shift(target, build.subject(source), source.offset) if source else Forget(self.own.base.key))
             return
         assert isinstance(self.own, Sym)
         target = build.subject(self.own)
@@ -399,6 +425,15 @@ def unit_of(value: Value | None) -> UnitExpr:
         case Grads(params):
             return OfGradients((params,))  # type: ignore[arg-type]
     return PLAIN
+
+
+def _identity(leaf: Value) -> Sym | None:
+    """The symbol that an unknown object or number goes by."""
+    if isinstance(leaf, Sym):
+        return leaf
+    if isinstance(leaf, Tensor) and isinstance(leaf.base, Sym):
+        return leaf.base
+    return None
 
 
 def _numeric(leaf: Const) -> bool:

@@ -845,6 +845,15 @@ class Calls(Expressions):
                     if isinstance(wanted, Const) and key == wanted.value:
                         return value
                 return arguments.positional[1] if len(arguments.positional) > 1 else NONE
+        if isinstance(base, Map) and name in ("update", "setdefault", "pop", "clear"):
+            given = arguments.get(0, "other")
+            changed: Value = self.fresh(self.label(node))
+            if name == "update" and isinstance(given, Map) and not arguments.open:
+                merged = dict(base.items) | dict(given.items) | dict(arguments.keyword)
+                changed = Map(tuple(merged.items()), base.key)
+            if isinstance(node.func.value, (cst.Name, cst.Attribute)):
+                self.assign(node.func.value, changed)
+            return NONE if name != "pop" else self.fresh((self.label(node), "popped"))
         if isinstance(base, Seq) and name in ("append", "extend", "add") and arguments.positional:
             added = arguments.positional[0]
             items = (*base.items, *(added.items if name == "extend" and isinstance(added, Seq) else (added,)))
@@ -974,7 +983,7 @@ class Calls(Expressions):
             return self.fresh(self.label(node), self.text(node))
         if name == "dict":
             if not arguments.positional and not arguments.open:
-                return Map(tuple(arguments.keyword.items()))
+                return Map(tuple(arguments.keyword.items()), ("map", self.site(self.label(node))))
             return first if isinstance(first, Map) else self.fresh(self.label(node))
         if name in ("enumerate", "zip"):
             return self.fresh(self.label(node))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, analyse_program
 from ampclip_lint.amp.faults import FaultKind
 from ampclip_lint.amp.link import Linked, PresumeEnabled
-from ampclip_lint.amp.machine import State, run
-from ampclip_lint.amp.narrate import Names, describe, describe_error, names_of, tested, touched
-from ampclip_lint.amp.ops import OPERATIONS, Backward, NewScaler, Op, Scale, Store
+from ampclip_lint.amp.machine import State
+from ampclip_lint.amp.narrate import Names, describe, describe_error, names_of, outcome, tested, touched
+from ampclip_lint.amp.ops import OPERATIONS, Backward, NewScaler, Op, Scale, Store, Update
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Span
 from ampclip_lint.flow.facts import Atom, Equals, Facts, Forget, Learn, Residue, SetConstant, Shift, Subject, Truthy
@@ -63,8 +63,8 @@ def _report(
         parts.append("\n".join([*head, *body]))
     if not parts:
         where = ", ".join(file.name for file in files)
-        what = f"no function `{function}`" if function is not None else "no function in which scaled gradients are followed"
-        parts.append(f"{comment}{where}: {what}")
+        what = f"function `{function}`" if function is not None else "function in which scaled gradients are followed"
+        parts.append(f"{comment}{where}: no {what}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,9 +104,7 @@ class _AskAll:
 class _Remembering(GradScalerDomain):
     """The domain on a graph with one more node, where paths end."""
 
-    def transfer(
-        self, node: Node, state: State, facts: Facts
-    ) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
+    def transfer(self, node: Node, state: State, facts: Facts) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
         if not isinstance(node.op, _AskAll):
             yield from super().transfer(node, state, facts)
 
@@ -153,9 +151,13 @@ def _conditions(classes: Sequence[Sequence[Facts]], atoms: Sequence[Atom], names
         ]
         chosen: list[str] = []
         while rest and shared:
-            best = max(shared, key=lambda literal: sum(facts.value(literal[0]) is not literal[1] and
-                                                       facts.value(literal[0]) is not None for facts in rest))
-            left = [facts for facts in rest if facts.value(best[0]) in (best[1], None)]
+            best, left = min(
+                (
+                    (literal, [facts for facts in rest if facts.value(literal[0]) in (literal[1], None)])
+                    for literal in shared
+                ),
+                key=lambda pair: len(pair[1]),
+            )
             if len(left) == len(rest):
                 break
             rest = left
@@ -222,12 +224,14 @@ class _Trace:
     def _rows(self) -> list[_Row]:
         rows: dict[tuple[object, ...], _Row] = {}
         for node in self.linked.graph.nodes:
-            op, place = node.op, node.place
+            op: Op = node.op
+            place = node.place
             visits = self.exploration.at(node.index)
             if place is None or not visits or not isinstance(op, OPERATIONS) or isinstance(op, Store):
                 continue
             span = place.span
-            key = (span.filename, span.start, type(op), touched(op), op.scaler if isinstance(op, (NewScaler, Scale)) else None)
+            scaler = op.scaler if isinstance(op, (NewScaler, Scale, Update)) else None
+            key = (span.filename, span.start, type(op), touched(op), scaler)
             row = rows.setdefault(key, _Row(span, op))
             for visit in visits:
                 self._visit(row, node, visit.world)
@@ -244,7 +248,7 @@ class _Trace:
 
     def _visit(self, row: _Row, node: Node, world: World[State]) -> None:
         disabled = self.domain.disabled(world.facts)
-        out = run(node.op, world.state, disabled, node.index)
+        out = outcome(node.op, world.state, disabled, node.index)
         text = describe(node.op, world.state, disabled, self.names)
         if out.error is not None:
             row.errors[describe_error(node.op, out.error, self.names)] = None
@@ -340,7 +344,8 @@ class _Picture:
             for edge in self.graph.edges[node.index]:
                 guards = " and ".join(self._guard(guard, node.index) for guard in edge.guards)
                 condition = f"  if {guards}" if guards else ""
-                yield f"{'':>{margin}}  -> {edge.target}{condition}{f'  (in doubt: {edge.doubt})' if edge.doubt else ''}"
+                doubt = f"  (in doubt: {edge.doubt})" if edge.doubt else ""
+                yield f"{'':>{margin}}  -> {edge.target}{condition}{doubt}"
 
     def dot(self) -> Lines:
         shown = Graph(list(self.graph.nodes))
@@ -401,8 +406,8 @@ class _Picture:
                 return f"{self._subject(target)} = {self._subject(source)}{change}"
         visits = self.exploration.at(node.index)
         state, facts = (visits[0].world.state, visits[0].world.facts) if visits else (State(), Facts())
-        text = describe(node.op, state, self.domain.disabled(facts), self.names)
-        return text or f"{type(node.op).__name__} of nothing that is followed"
+        words = describe(node.op, state, self.domain.disabled(facts), self.names)
+        return words or f"{type(node.op).__name__} of nothing that is followed"
 
     def _subject(self, subject: Subject) -> str:
         """As the source writes it; what has no name there gets a number."""

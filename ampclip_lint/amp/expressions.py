@@ -53,7 +53,7 @@ _BUILTINS = frozenset(dir(__import__("builtins")))
 _SAME = frozenset({"data", "module", "_orig_mod", "T", "real", "values", "model"} - {"model", "values"})
 #: Keys made of other keys, and keys that a place of the program makes.
 _DERIVED = frozenset({"pure", "sym", "obj", "mod", "cond", "seq", "in", "equal", "greater", "difference", "truth", "choice", "call"})
-_ATOMIC = frozenset({"new", "phi", "param", "global", "tag", "scaler", "optimizer", "instance", "element", "const", "ext", "exception"})
+_ATOMIC = frozenset({"new", "phi", "param", "global", "tag", "scaler", "optimizer", "instance", "element", "const", "ext", "exception", "map"})
 _EDITING = cst.MultiplyAssign, cst.DivideAssign, cst.AddAssign, cst.SubtractAssign
 
 
@@ -359,7 +359,7 @@ class Expressions(Builder):
                 useful = [option for option in base.options if isinstance(option, (Seq, Map, Sym, Obj))]
                 if len(useful) == 1:
                     return self.item(useful[0], index, node)
-        key = self.key_of(base)
+        key = base.key if isinstance(base, Map) else ("choice", base.key) if isinstance(base, Choice) else self.key_of(base)
         if key is not None:
             part = index.value if isinstance(index, Const) else self.key_of(index)
             if part is None:
@@ -406,7 +406,7 @@ class Expressions(Builder):
             if not isinstance(key, Const):
                 return self.fresh(self.label(node))
             items = [pair for pair in items if pair[0] != key.value] + [(key.value, value)]
-        return Map(tuple(items))
+        return Map(tuple(items), ("map", self.site(self.label(node))))
 
     def _comprehension(self, node: cst.GeneratorExp | cst.ListComp | cst.SetComp) -> Value:
         return self.fresh(self.label(node))
@@ -794,7 +794,7 @@ class Expressions(Builder):
         if isinstance(base, Map) and isinstance(index, Const):
             items = tuple(pair for pair in base.items if pair[0] != index.value) + ((index.value, value),)
             if isinstance(target.value, (cst.Name, cst.Attribute)):
-                self.assign(target.value, Map(items))
+                self.assign(target.value, Map(items, base.key))
             return
         key = self.key_of(base)
         if key is not None and isinstance(index, Const):

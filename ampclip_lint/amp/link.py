@@ -91,6 +91,7 @@ class _Linker:
             for node in self.graph.nodes
             if node.index in reachable and isinstance(node.op, Draft)
         ]
+        self.drafts = self._unified()
         self.stores: dict[Ref, list[UnitExpr]] = {}
         for _, draft in self.drafts:
             if draft.name == "store":
@@ -103,6 +104,35 @@ class _Linker:
         self.optimizers = [optimizer for optimizer in every if optimizer not in self.inner]
         self.owned = self._find_owners()
         self._targets: dict[Ref, tuple[Ref, ...]] = {}
+
+    def _unified(self) -> list[tuple[int, Draft]]:
+        """Drafts with one reference for objects that are the same."""
+        low = self.low
+        canon = {
+            low.refs[other]: low.refs[made] for other, made in low.same if other in low.refs and made in low.refs
+        }
+        if not canon:
+            return self.drafts
+
+        def one(arg: Any) -> Any:
+            if isinstance(arg, Ref):
+                return canon.get(arg, arg)
+            if isinstance(arg, tuple) and all(isinstance(part, Ref) for part in arg):
+                return tuple(canon.get(part, part) for part in arg)
+            if isinstance(arg, ScaleOf):
+                return ScaleOf(canon.get(arg.scaler, arg.scaler))
+            if isinstance(arg, Product):
+                return Product(one(arg.left), one(arg.right))
+            if isinstance(arg, (Inverse, Root, Bounded)):
+                return type(arg)(one(arg.of))
+            if isinstance(arg, Sum):
+                return Sum(tuple(map(one, arg.parts)))
+            return arg
+
+        fresh = [(index, Draft(draft.name, tuple(map(one, draft.args)))) for index, draft in self.drafts]
+        for index, draft in fresh:
+            self.graph.nodes[index].op = draft
+        return fresh
 
     def _carrying_variables(self) -> frozenset[Ref]:
         """The variables that may ever hold something other than a plain number."""

@@ -854,7 +854,7 @@ class Lowering(Calls):
                 if not isinstance(key, Const):
                     return self.fresh(self.label(node))
                 pairs.append((key.value, value))
-            return Map(tuple(pairs))
+            return Map(tuple(pairs), ("map", self.site(self.label(node))))
         return self.fresh(self.label(node))
 
     # -- roots ------------------------------------------------------------------------------------------------------

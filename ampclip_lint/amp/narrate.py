@@ -5,6 +5,7 @@ What the engine keeps for itself never gets out: the tags of choices, keys of sy
 
 from __future__ import annotations
 
+import itertools
 import re
 import weakref
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from ampclip_lint.amp.faults import FaultKind, Mark
-from ampclip_lint.amp.machine import Buffer, Stage, State, evaluate, run
+from ampclip_lint.amp.machine import Buffer, Outcome, Stage, State, evaluate, run
 from ampclip_lint.amp.ops import (
     OPERATIONS,
     Backward,
@@ -65,6 +66,8 @@ _STAGES = frozenset(
 _SHARED = frozenset({FaultKind.CLIP_PARTIAL, FaultKind.UPDATE_BETWEEN_STEPS, FaultKind.DOUBLE_UNSCALE})
 _DOUBTS = {"exception": "an exception is raised here", "zero rounds": "a loop is left without a single round"}
 _PATH = re.compile(r"[A-Za-z_][\w.]*(\[[\w'\".-]+\][\w.]*)*")
+
+_COMPARISON = re.compile(r" (<|>|==|!=|<=|>=|in|is|and|or|not) |^not ")
 
 
 # -- Names ------------------------------------------------------------------------------------------------------------
@@ -131,7 +134,10 @@ class Names:
         if text is None:
             return None
         if atom.predicate == Truthy():
-            return f"where `{self.subject(atom.subject)}` is {'true' if holds else 'false'}"
+            subject = self.subject(atom.subject) or ""
+            if holds and _COMPARISON.search(subject):
+                return f"where `{subject}`"
+            return f"where `{subject}` is {'true' if holds else 'false'}"
         return f"where `{text}`"
 
     def scale(self, scaler: Ref) -> str:
@@ -150,7 +156,8 @@ class Names:
                 return "unknown"
             return f"perhaps {self.units(maybe)}" if maybe else NO_GRADIENTS
         text = self.units(buffer.units) + (f", perhaps + {self.units(maybe)}" if maybe else "")
-        return f"{text} (applied)" if buffer.applied else text
+        # What a later backward added is not applied.
+        return f"{text} (applied)" if buffer.applied and len(buffer.units) == 1 else text
 
     def _unit(self, unit: Unit) -> str:
         if not unit.powers or not self.several_scalers:
@@ -163,8 +170,8 @@ class Names:
     def _name(self, ref: Ref, what: str, taken: set[str]) -> str:
         candidates = [ref.text] if ref.text not in ("", "?") else []
         # In the function itself before its helpers: there a parameter stands for the object.
-        nodes = sorted(self.graph.nodes, key=lambda node: node.place is not None and node.place.frame.caller is not None)
-        for node in nodes:
+        places = ((node, node.place is not None and node.place.frame.caller is not None) for node in self.graph.nodes)
+        for node, _ in sorted(places, key=lambda pair: pair[1]):
             text = _written(node.op, node.place, ref)
             if text is not None and _PATH.fullmatch(text):
                 candidates.append(text)
@@ -213,7 +220,8 @@ def _written(op: Any, place: Any, ref: Ref) -> str | None:
             if optimizer == ref and call is not None and call.args and not call.args[0].star:
                 return _code(call.args[0].value)
         case OptimizerStep(optimizer) | ZeroGrad((optimizer,)) if optimizer == ref:
-            if call is not None and isinstance(call.func, cst.Attribute) and call.func.attr.value in ("step", "zero_grad"):
+            func = call.func if call is not None else None
+            if isinstance(func, cst.Attribute) and func.attr.value in ("step", "zero_grad"):
                 return _receiver(call)
     return None
 
@@ -246,7 +254,7 @@ def _condition(text: str, atom: Atom, modulus: object, holds: bool) -> str:
         case IsNone():
             return f"{text} is None" if holds else f"{text} is not None"
         case Residue(_, value):
-            if isinstance(modulus, int) and value > modulus // 2:
+            if isinstance(modulus, int) and (value == modulus - 1 or value > modulus // 2):
                 value -= modulus
             # `i` is -1 modulo n where (i + 1) % n == 0.
             counter = _operand(text) if value >= 0 else f"({text} + {-value})"
@@ -302,7 +310,8 @@ def describe(
         case Backward(loss, must, may):
             if not concerns((*must, *may)):
                 return None
-            verb = "adds" if optimizers is None and must or optimizers is not None and concerns(must) else "may add"
+            certain = bool(must) if optimizers is None else concerns(must)
+            verb = "adds" if certain else "may add"
             to = whose(must or may, "to")
             return f"backward {verb} {_contribution(evaluate(loss, state, disabled), names)}{to}"
         case Unscale(scaler, of):
@@ -310,7 +319,8 @@ def describe(
                 return None
             if scaler in disabled:
                 return f"{_method(names, scaler, 'unscale_')} does nothing: the scaler is disabled"
-            return f"{_method(names, scaler, 'unscale_')} divides the gradients of {names.quoted(of)} by {names.scale(scaler)}"
+            what = f"divides the gradients of {names.quoted(of)} by {names.scale(scaler)}"
+            return f"{_method(names, scaler, 'unscale_')} {what}"
         case Clip(refs, bound, kind):
             if not concerns(refs):
                 return None
@@ -345,6 +355,13 @@ def describe(
         case Escape(_, refs):
             return "code outside the program may change the gradients" + whose(refs, "of") if concerns(refs) else None
     return None
+
+
+def outcome(op: Op, state: State, disabled: frozenset[Ref], node: int) -> Outcome:
+    """What torch really does at an operation; also what the machine leaves to the protocol."""
+    if isinstance(op, ScalerStep) and op.closure and op.scaler not in disabled:
+        return Outcome(state, "Closure use is not currently supported if GradScaler is enabled.")
+    return run(op, state, disabled, node)
 
 
 def describe_error(op: Op, error: str, names: Names) -> str:
@@ -408,7 +425,7 @@ class _Story:
     def tell(self, visit: Visit[State]) -> tuple[TraceStep, ...]:
         path = visit.path()
         seen: set[int] = set()
-        for here, then in zip(path, path[1:]):
+        for here, then in itertools.pairwise(path):
             self._count(here.node, seen)
             if self._starts_anew(here):
                 self.steps.clear()
@@ -449,7 +466,7 @@ class _Story:
         if node.place is None:
             return
         state, disabled = visit.world.state, self.domain.disabled(visit.world.facts)
-        out = run(node.op, state, disabled, visit.node)
+        out = outcome(node.op, state, disabled, visit.node)
         if out.error is not None:
             self._add(node.place.span, describe_error(node.op, out.error, self.names), self._unit(node.op, state))
             return
@@ -489,8 +506,7 @@ class _Story:
 
     def _add(self, span: Span, message: str, unit: str | None) -> None:
         step = TraceStep(span, self.news + message, unit)
-        last = self.steps[-1] if self.steps else None
-        if last is not None and (last.span, last.message, last.unit) in ((span, step.message, unit), (span, message, unit)):
+        if self.steps and self.steps[-1] in (step, TraceStep(span, message, unit)):
             return
         self.steps.append(step)
         self.news = ""

@@ -88,16 +88,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class Seq:
-    """A list or tuple of known values."""
+    """A list or tuple of known values; `key` is the place that makes it."""
 
     items: tuple[Value, ...]
+    key: Key = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A dict with constant keys."""
+    """A dict with constant keys; `key` is the place that makes it."""
 
     items: tuple[tuple[Hashable, Value], ...]
+    key: Key = None
 
 
 @dataclass(frozen=True)
