@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
-from ampclip_lint.amp.faults import Fault, FaultKind, Mark
+from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
-from ampclip_lint.amp.narrate import trace_of
+from ampclip_lint.amp.narrate import names_of, trace_of
 from ampclip_lint.amp.ops import OPERATIONS, Clip, ClipKind, Edit, Op, Read
-from ampclip_lint.amp.protocol import Protocol
+from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts
@@ -59,9 +59,19 @@ class GradScalerDomain:
         if isinstance(op, PresumeEnabled):
             yield state, tuple((atom, op.holds) for atom in op.atoms if facts.value(atom) is None)
             return
-        step = self.protocol.advance(op, node.index, state, self.disabled(facts))
+        step = self.advance(node, state, facts)
         if step.state is not None:
             yield step.state.without_variables(self.live[node.index]), ()
+
+    def advance(self, node: Node, state: State, facts: Facts) -> Step:
+        """The protocol's step at a node, for the optimizers that there are in this world."""
+        op = node.op
+        absent = {o for o, atom in self.linked.optional.items() if facts.value(atom)}
+        if absent:
+            for name in ("must", "may", "optimizers"):
+                if hasattr(op, name):
+                    op = replace(op, **{name: tuple(o for o in getattr(op, name) if o not in absent)})
+        return self.protocol.advance(op, node.index, state, self.disabled(facts))
 
     def disabled(self, facts: Facts) -> frozenset[Ref]:
         """The scalers whose S is 1 in a world."""
@@ -72,8 +82,9 @@ class GradScalerDomain:
         return state
 
     def entry(self) -> State:
-        """Unknown buffers and stage READY; what the function itself makes is empty."""
-        buffers = {o: Buffer(unknown=o in self.linked.outside) for o in self.linked.optimizers}
+        """Unknown buffers and stage READY; what the function itself makes does not exist yet."""
+        outside = self.linked.outside
+        buffers = {o: Buffer(unknown=o in outside, absent=o not in outside) for o in self.linked.optimizers}
         scalers = {
             s: ScalerState(scaled=True, unknown=True) for s in self.linked.scalers if s not in self.linked.constructed
         }
@@ -141,15 +152,32 @@ class FunctionAnalysis:
             if isinstance(node.op, op_type) and node.index in self.exploration.visits:
                 yield Site(self, node, self._marks.get(node.index, ()))
 
+    def found(self) -> Iterator[tuple[Site, Mark, Visit[State]]]:
+        """Every mark with its site."""
+        assert self.linked is not None or not self._marks
+        for index, marks in self._marks.items():
+            assert self.linked is not None
+            site = Site(self, self.linked.graph.nodes[index], marks)
+            for mark, visit in marks:
+                yield site, mark, visit
+
+    def keep(self, wanted: Callable[[Site, Mark], bool]) -> None:
+        """Drop the marks that are not wanted."""
+        for index, marks in list(self._marks.items()):
+            assert self.linked is not None
+            site = Site(self, self.linked.graph.nodes[index], marks)
+            self._marks[index] = [(mark, visit) for mark, visit in marks if wanted(site, mark)]
+
     def fault(self, mark: Mark, visit: Visit[State]) -> Fault:
         assert self.linked is not None and self.domain is not None
-        subject = ", ".join(dict.fromkeys(o.text for o in mark.optimizers)) or "gradients"
+        names = names_of(self.domain)
+        subject = ", ".join(dict.fromkeys(names[o] for o in mark.optimizers)) or "gradients"
         return Fault(
             mark.kind,
             Confidence.POSSIBLE if visit.world.doubt else Confidence.DEFINITE,
             trace_of(mark, visit, self.linked.graph, self.domain),
             subject,
-            mark.scaler.text if mark.scaler is not None else "scaler",
+            names[mark.scaler] if mark.scaler is not None else "scaler",
             {"file": self.info.module.file.name},
         )
 
@@ -161,8 +189,7 @@ class FunctionAnalysis:
             if not isinstance(node.op, OPERATIONS):
                 continue
             for visit in visits:
-                disabled = self.domain.disabled(visit.world.facts)
-                for mark in self.domain.protocol.advance(node.op, index, visit.world.state, disabled).marks:
+                for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     self._marks.setdefault(mark.at, []).append((mark, visit))
 
 
@@ -194,6 +221,7 @@ def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> Pro
     if only is not None:
         wanted = [info for info in _all(program) if info.qualname.replace(".<locals>", "") == only]
         functions = [analyse_function(info, program) for info in wanted]
+        _one_fault_a_site(functions)
         return ProgramAnalysis(functions, problems, program)
     covered: set[FunctionInfo] = set()
     for info in roots(program):
@@ -206,7 +234,20 @@ def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> Pro
             result = analyse_function(info, program)
             functions.append(result)
             covered |= result.__dict__.get("followed", set()) | {info}
+    _one_fault_a_site(functions)
     return ProgramAnalysis(functions, problems, program)
+
+
+def _one_fault_a_site(functions: Sequence[FunctionAnalysis]) -> None:
+    """Where several faults meet at one call, in one function or seen from several, the first in precedence stays."""
+    best: dict[Span, tuple[bool, int]] = {}
+    order = {kind: rank for rank, kind in enumerate(PRECEDENCE)}
+    for function in functions:
+        for site, mark, visit in function.found():
+            rank = (bool(visit.world.doubt), order[mark.kind])
+            best[site.span] = min(best.get(site.span, rank), rank)
+    for function in functions:
+        function.keep(lambda site, mark: order[mark.kind] == best[site.span][1])
 
 
 def _all(program: ProgramIndex) -> Iterator[FunctionInfo]:

@@ -66,6 +66,7 @@ IDENTITY = frozenset(
         "torch.distributed.fsdp.FullyShardedDataParallel",
         "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
         "torch.jit.script",
+        "horovod.torch.DistributedOptimizer",
         "copy.copy",
         "list",
         "tuple",

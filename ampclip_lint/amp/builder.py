@@ -23,6 +23,7 @@ from ampclip_lint.amp.values import (
     Grads,
     Items,
     Key,
+    Kind,
     Map,
     Mod,
     Obj,
@@ -53,6 +54,9 @@ Env = dict[Key, Value]
 
 #: A name that may stand for more things than this is unknown.
 MAX_OPTIONS = 8
+
+
+_MACHINES = (Kind.SCALER, Kind.OPTIMIZER)
 
 
 class TooLarge(Exception):
@@ -283,14 +287,14 @@ class Builder:
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
 
     def _same_slot(self, key: Key, phi: Phi) -> None:
-        """What an attribute held at first and the one object that some path puts there are the same to the rest."""
-        if isinstance(key, tuple) and key[0] == "a":
-            first = ("attr", key[1], key[2])
-            made = [option.key for option in phi.options if isinstance(option, Obj)]
-            symbolic = [_identity(option) for option in phi.options]
-            if len(made) == 1 and any(symbol is not None for symbol in symbolic):
-                self.same.add((first, made[0]))
-                self.same |= {(symbol.key, made[0]) for symbol in symbolic if symbol is not None}
+        """What a name holds where its content is unknown, and the one object that some path puts there, are the same
+        to the rest: only one of them exists."""
+        made = [option.key for option in phi.options if isinstance(option, Obj) and option.kind in _MACHINES]
+        symbolic = [symbol.key for symbol in map(_identity, phi.options) if symbol is not None]
+        if len(made) == 1 and symbolic:
+            self.same |= {(symbol, made[0]) for symbol in symbolic}
+            if isinstance(key, tuple) and key[0] == "a":
+                self.same.add((("attr", key[1], key[2]), made[0]))
 
     def value_at(self, flow: Flow, key: Key) -> Value | None:
         """What a key stands for in a flow; a piece of an object that nobody has set is what it was at first."""
@@ -382,6 +386,10 @@ class Phi:
         elif self.own is not None:
             index = len(self.options) - 1
             self._set_own(leaf)
+            made = [o for o in self.options if isinstance(o, Obj) and o.kind is Kind.OPTIMIZER]
+            if len(made) == 1 and _identity(leaf) is not None and self.key[0][-1] == "if":  # type: ignore[index]
+                # Here it is an optimizer that the program did not make, in the place of the one that it makes.
+                build.emit(Draft("new_optimizer", (build.ref(made[0].key),)))
         else:
             # A value that was not foreseen (a loop whose second round differs from its first): any of the options.
             if len(self.options) > 1:

@@ -603,6 +603,8 @@ class Calls(Expressions):
         first = arguments.get(0, "params")
         if first is not None:
             owned = self.owners(first)
+        self.at(node)
+        self.emit(Draft("new_optimizer", (ref,)))
         before = self.owned.get(key, frozenset())
         self.owned[key] = None if owned is None or before is None else owned | before
         return Obj(key, Kind.OPTIMIZER, cls)
@@ -987,7 +989,7 @@ class Calls(Expressions):
             return first if isinstance(first, Map) else self.fresh(self.label(node))
         if name in ("enumerate", "zip"):
             return self.fresh(self.label(node))
-        if name in api.IDENTITY or tail in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "tqdm"):
+        if name in api.IDENTITY or tail in ("DistributedOptimizer", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "tqdm"):
             return first if first is not None else Seq(())
         if name in ("torch.autograd.backward",) and first is not None:
             for item in first.items if isinstance(first, Seq) else (first,):

@@ -35,7 +35,47 @@ class FaultKind(Enum):
     UPDATE_BETWEEN_STEPS = "the scale may change between steps that share a backward"
     UPDATE_MISSING = "no update since the last unscale_ or step"
     UPDATE_WITHOUT_CHECK = "update with no inf check on record"
+    CLIP_EACH = "each tensor is clipped alone with the same bound"
+    CLIP_MID_ACCUMULATION = "partial sums are clipped before the window is complete"
+    SCALER_RECREATED = "the scaler is made anew inside the loop"
     READ_SCALED = "a gradient statistic is read while it carries the loss scale"
+    STALE_SCALE_READ = "a scale read after step or update undoes the scale of an earlier quantity"
+    NONFINITE_NORM_RAISES = "the first ordinary overflow raises"
+    NORM_MISREAD = "the norm before clipping is taken for the norm after it"
+
+
+#: Which fault is shown where several meet at one call: errors before warnings, the more specific unit rule first.
+PRECEDENCE: tuple[FaultKind, ...] = (
+    FaultKind.CLIP_PARTIAL,
+    FaultKind.CLIP_SCALED,
+    FaultKind.OVERFLOW_HIDDEN,
+    FaultKind.EDIT_SCALED,
+    FaultKind.CLIP_THRESHOLD_UNIT,
+    FaultKind.UNSCALE_MID_ACCUMULATION,
+    FaultKind.STEP_ON_SCALED,
+    FaultKind.BACKWARD_PLAIN,
+    FaultKind.UPDATE_BETWEEN_STEPS,
+    FaultKind.UPDATE_MID_ACCUMULATION,
+    FaultKind.DOUBLE_UNSCALE,
+    FaultKind.SCALER_MISMATCH,
+    FaultKind.ZERO_GRAD_MISSING,
+    FaultKind.CLOSURE,
+    FaultKind.UNSCALE_AFTER_STEP,
+    FaultKind.UPDATE_MISSING,
+    FaultKind.DOUBLE_STEP,
+    FaultKind.STEP_WITHOUT_GRADIENTS,
+    FaultKind.UPDATE_WITHOUT_CHECK,
+    FaultKind.CLIP_AFTER_STEP,
+    FaultKind.STEP_BYPASSES_SCALER,
+    FaultKind.CLIP_WITHOUT_GRADIENTS,
+    FaultKind.NONFINITE_NORM_RAISES,
+    FaultKind.CLIP_MID_ACCUMULATION,
+    FaultKind.SCALER_RECREATED,
+    FaultKind.READ_SCALED,
+    FaultKind.STALE_SCALE_READ,
+    FaultKind.CLIP_EACH,
+    FaultKind.NORM_MISREAD,
+)
 
 
 @dataclass(frozen=True)

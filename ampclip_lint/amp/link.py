@@ -20,6 +20,7 @@ from ampclip_lint.amp.ops import (
     Edit,
     Escape,
     Multiply,
+    NewOptimizer,
     NewScaler,
     OptimizerStep,
     Read,
@@ -74,6 +75,7 @@ class Linked:
     constructed: frozenset[Ref]
     clears: frozenset[Ref]
     outside: frozenset[Ref] = field(default_factory=frozenset)
+    optional: dict[Ref, Atom] = field(default_factory=dict)
 
 
 def link(lowering: Lowering) -> Linked:
@@ -359,6 +361,8 @@ class _Linker:
         match draft.name:
             case "new_scaler":
                 return NewScaler(args[0])
+            case "new_optimizer":
+                return NewOptimizer(args[0]) if args[0] in self.optimizers else None
             case "scale":
                 return Scale(args[0], self.asks) if args[0] in self.scalers else None
             case "unscale":
@@ -452,6 +456,10 @@ class _Linker:
             if atom.subject in learned or atom.subject in tested or presumed
         )
         self._objects_are_true()
+        tests = {guard.atom for out in self.graph.edges for edge in out for guard in edge.guards}
+        missing = {o: Atom(low.subject(Sym(low.keys[o])), IsNone()) for o in self.optimizers}
+        self.optional = {optimizer: atom for optimizer, atom in missing.items() if atom in tests}
+        self.asks += tuple(atom.subject for atom in self.optional.values())
         self._relate_switches()
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
         result = Graph()
@@ -465,7 +473,7 @@ class _Linker:
         result = _reduce(result, low.flags)
         updated = {node.op.scaler for node in result.nodes if isinstance(node.op, Update)}
         clears = {o for node in result.nodes if isinstance(node.op, ZeroGrad) for o in node.op.optimizers}
-        made = {o for o in self.optimizers if o in low.optimizer_evidence and low.keys[o] in low.owned}
+        made = {args[0] for args in self._named("new_optimizer")}
         return Linked(
             result,
             tuple(self.scalers),
@@ -475,6 +483,7 @@ class _Linker:
             frozenset(low.constructed_scalers),
             frozenset(clears),
             frozenset(set(self.optimizers) - made),
+            self.optional,
         )
 
     def _objects_are_true(self) -> None:

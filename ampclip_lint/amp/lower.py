@@ -31,7 +31,7 @@ from ampclip_lint.amp.values import (
     Tensor,
     Value,
 )
-from ampclip_lint.flow.facts import Forget
+from ampclip_lint.flow.facts import Atom, Equals, Forget
 from ampclip_lint.flow.graph import Edge
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
 
@@ -292,6 +292,25 @@ class Lowering(Calls):
     def _for(self, node: cst.For, twin: ast.stmt) -> None:
         assert isinstance(twin, ast.For | ast.AsyncFor)
         iterable = self.evaluate_iterable(node.iter, node, twin)
+        if isinstance(iterable, Choice):
+            self._for_each_collection(iterable, node, twin)
+        else:
+            self._for_over(iterable, node, twin)
+
+    def _for_each_collection(self, iterable: Choice, node: cst.For, twin: ast.stmt) -> None:
+        """A loop over one of several collections: each in the worlds where it is that one."""
+        start, ends = self.fork(), []
+        for index, option in enumerate(iterable.options):
+            if option == NONE:
+                continue
+            self.flow = Flow(list(start.cur), dict(start.env))
+            self.assume(Atom(self.tag(iterable.key), Equals(index)), True)
+            self._for_over(option, node, twin)
+            ends.append(self.flow)
+        self.join(ends, self.site("collections"))
+
+    def _for_over(self, iterable: Value, node: cst.For, twin: ast.stmt) -> None:
+        assert isinstance(twin, ast.For | ast.AsyncFor)
         elements = self._elements(iterable, node, twin)
         body: Callable[[], None] = lambda: self.block(node.body, twin.body)  # noqa: E731
         if elements is not None:

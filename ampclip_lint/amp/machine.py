@@ -19,6 +19,7 @@ from ampclip_lint.amp.ops import (
     Edit,
     Escape,
     Multiply,
+    NewOptimizer,
     NewScaler,
     Op,
     OptimizerStep,
@@ -121,7 +122,7 @@ class Buffer:
     `applied`: a step has consumed them. `bent`: something that is not linear in S was done to them at a wrong unit.
     The node indices say where a property came from, for reports: the backward that began the window, the unscale_ (or
     division by hand) that made it true, the plain backward in it, the update that made it stale, the backward that
-    added to gradients already applied.
+    added to gradients already applied. `absent`: the optimizer is not made yet, or not on this path.
     """
 
     units: Units = NO_UNITS
@@ -136,6 +137,7 @@ class Buffer:
     stale_at: int | None = None
     carried_at: int | None = None
     deferred_at: int | None = None
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,14 +232,19 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case NewScaler(scaler):
             fresh = new_epoch(scaler, state, node)
             return Outcome(fresh.with_scaler(scaler, ScalerState(scaled=False)))
+        case NewOptimizer(optimizer):
+            return Outcome(state.with_buffer(optimizer, Buffer()))
         case Scale(scaler):
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):
             units = evaluate(loss, state, disabled)
             for optimizer in must:
-                state = state.with_buffer(optimizer, _contribute(state.buffer(optimizer), units, node))
+                if not state.buffer(optimizer).absent:
+                    state = state.with_buffer(optimizer, _contribute(state.buffer(optimizer), units, node))
             for optimizer in may:
                 held = state.buffer(optimizer)
+                if held.absent:
+                    continue
                 state = state.with_buffer(optimizer, replace(held, maybe=held.maybe | units, backward_at=node))
             return Outcome(_renew(state, must))
         case Unscale(scaler, optimizer):

@@ -27,6 +27,13 @@ class NewScaler:
 
 
 @dataclass(frozen=True)
+class NewOptimizer:
+    """An optimizer is constructed: until here it did not exist on this path."""
+
+    optimizer: Ref
+
+
+@dataclass(frozen=True)
 class Scale:
     """``scaler.scale(loss)`` is evaluated."""
 
@@ -157,7 +164,7 @@ class Escape:
 
 
 Op = Union[
-    NewScaler, Scale, Backward, Unscale, Clip, Multiply, Edit, ScalerStep, OptimizerStep, Update, ZeroGrad, Store, Read,
+    NewScaler, NewOptimizer, Scale, Backward, Unscale, Clip, Multiply, Edit, ScalerStep, OptimizerStep, Update, ZeroGrad, Store, Read,
     Escape,
 ]
 

@@ -78,6 +78,8 @@ class Protocol:
         marks: list[Mark] = []
         for optimizer in op.must:
             held = state.buffer(optimizer)
+            if held.absent:
+                continue
             corrected, found = self._before_contribution(held, units, node, optimizer)
             marks += found
             early = next((m for m in found if m.kind is FaultKind.UNSCALE_MID_ACCUMULATION), None)
@@ -141,6 +143,8 @@ class Protocol:
         if pair.stage is Stage.STEPPED:
             return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op, state)
         held = state.buffer(op.buffer)
+        if held.absent:
+            return Step(state)
         if pair.stage is Stage.UNSCALED and pair.renewed and held.units:
             # Cleared and filled anew since unscale_: nothing divides these.
             return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op, state)
