@@ -151,7 +151,7 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
             if ops[index] is None and len(fresh) > 1:
                 fresh = [edge for edge in fresh if edge.target != index] or fresh
             if len({edge.target for edge in fresh}) == 1:
-                fresh = _only_way(fresh, len(fresh) < len(graph.edges[index]) or len(fresh) == 1, asked)
+                fresh = _only_way(fresh, asked)
             if fresh != out:
                 edges[index] = fresh
                 changed = True
@@ -162,20 +162,14 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
     return compact(result)
 
 
-def _only_way(edges: list[Edge], others_ended: bool, asked: Callable[[Atom], bool]) -> list[Edge]:
+def _only_way(edges: list[Edge], asked: Callable[[Atom], bool]) -> list[Edge]:
     """What is left of a branch whose arms meet at once, or whose other arms just end."""
-    if len(edges) > 1 and not others_ended:
+    if len(edges) > 1:
         doubts = [edge.doubt for edge in edges]
         return [Edge(edges[0].target, (), "" if "" in doubts else doubts[0])]
-    fresh: list[Edge] = []
-    for edge in edges:
-        guards = edge.guards if any(asked(guard.atom) for guard in edge.guards) else ()
-        moved = Edge(edge.target, guards, edge.doubt)
-        if moved not in fresh:
-            fresh.append(moved)
-    if any(not edge.guards and not edge.doubt for edge in fresh):
-        return [Edge(fresh[0].target)]
-    return fresh
+    (edge,) = edges
+    keeps = any(asked(guard.atom) for guard in edge.guards)
+    return [edge if keeps else Edge(edge.target, (), edge.doubt)]
 
 
 def _leading_to(graph: Graph, goals: set[int]) -> set[int]:
