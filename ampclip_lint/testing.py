@@ -465,7 +465,8 @@ class Verdict:
 
     `invariant`: it ran to its end at every scale, and the optimizers applied the same gradients. `error`: the first
     error at any scale. `clip_active`: without any scaling something changed gradients after their backward, so that
-    invariance proves something. `steps`: steps applied at S = 1. `scaled`: a scaler was really used.
+    invariance proves something. `clip_midway`: it changed gradients that another backward then added to. `steps`:
+    steps applied at S = 1. `scaled`: a scaler was really used.
     """
 
     name: str
@@ -474,6 +475,7 @@ class Verdict:
     error: Raised | None
     rows: tuple[Row, ...]
     clip_active: bool
+    clip_midway: bool
     steps: int
     scaled: bool
 
@@ -516,6 +518,7 @@ class _Record:
     steps: list[tuple[int, list[Any]]] = field(default_factory=list)  # (optimizer by first appearance, gradients)
     error: Raised | None = None
     edited: bool = False
+    edited_midway: bool = False
     scalers: list[Any] = field(default_factory=list)
     updates: dict[int, int] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)  # optimizer, in order of creation: backwards that reached it
@@ -630,15 +633,16 @@ def _watch_buffers(stack: contextlib.ExitStack, record: _Record) -> None:
     def is_clear(p: Any) -> bool:
         return p.grad is None or not bool(p.grad.detach().count_nonzero())
 
-    def look(p: Any) -> None:
+    def look(p: Any, midway: bool) -> None:
         if p in left and p.grad is not None and not torch.equal(left[p], p.grad.detach()):
             record.edited = True
+            record.edited_midway |= midway
 
     def on_contribution(p: Any, owner: int, is_first: bool, grad: Any) -> Any:
         if is_clear(p):
             left.pop(p, None)
             tainted.discard(p)
-        look(p)
+        look(p, midway=True)
         if not is_first:
             return None
         record.reached[owner] = record.reached.get(owner, 0) + 1
@@ -657,7 +661,7 @@ def _watch_buffers(stack: contextlib.ExitStack, record: _Record) -> None:
             if p.grad is None:
                 continue
             if not is_clear(p):
-                look(p)
+                look(p, midway=False)
             if p in tainted and not float(getattr(optimizer, "found_inf", None) or 0):
                 record.hidden |= bool(torch.isfinite(p.grad).all())
                 tainted.discard(p)
@@ -777,6 +781,7 @@ def judge(
         error=error,
         rows=tuple(_row(scale, intended, record, limit) for scale, record in runs.items()),
         clip_active=intended.edited,
+        clip_midway=intended.edited_midway,
         steps=len(reference.steps),
         scaled=runs["8"].scaled,
     )

@@ -14,7 +14,7 @@ from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
 from ampclip_lint.amp.narrate import names_of, trace_of
-from ampclip_lint.amp.ops import OPERATIONS, Clip, ClipKind, Edit, Op, Read
+from ampclip_lint.amp.ops import OPERATIONS, Clip, ClipKind, Edit, NewScaler, Op, Read, ScalerStep, Update
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
@@ -152,6 +152,21 @@ class FunctionAnalysis:
             if isinstance(node.op, op_type) and node.index in self.exploration.visits:
                 yield Site(self, node, self._marks.get(node.index, ()))
 
+    def _is_remade(self, node: Node) -> bool:
+        """Whether a scaler lives for one step only: made in the loop that steps once a round, or in a call that does."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        steps = [n.index for n in graph.nodes if isinstance(n.op, ScalerStep) and n.op.scaler == node.op.scaler]
+        updates = [n.index for n in graph.nodes if isinstance(n.op, Update) and n.op.scaler == node.op.scaler]
+        if not steps or not updates or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates)):
+            return False
+        if graph.on_cycle(node.index):
+            return any(graph.leads_to(node.index, index) and graph.leads_to(index, node.index) for index in updates)
+        frame = node.place.frame
+        return frame.info is self.info and frame.info.self_name is None and not isinstance(frame.info.node, ast.Module) and any(
+            self.info.name in other.calls for other in self.info.module.everything if other is not self.info
+        )
+
     def found(self) -> Iterator[tuple[Site, Mark, Visit[State]]]:
         """Every mark with its site."""
         assert self.linked is not None or not self._marks
@@ -189,6 +204,8 @@ class FunctionAnalysis:
             if not isinstance(node.op, OPERATIONS):
                 continue
             for visit in visits:
+                if isinstance(node.op, NewScaler) and self._is_remade(node):
+                    self._marks.setdefault(index, []).append((Mark(FaultKind.SCALER_RECREATED, index, (), node.op.scaler), visit))
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     self._marks.setdefault(mark.at, []).append((mark, visit))
 

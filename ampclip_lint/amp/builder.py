@@ -322,6 +322,7 @@ class Phi:
                 any(leaf.of_gradients for leaf in tensors),
                 any(leaf.of_weights for leaf in tensors),
                 Sym(("phi", key)) if any(_identity(leaf) is not None for leaf in leaves) else None,
+                any(leaf.of_loss for leaf in tensors),
             )
         elif any(_is_symbolic(leaf) for leaf in leaves):
             texts = {leaf.text for leaf in leaves if isinstance(leaf, Sym)}

@@ -11,7 +11,18 @@ import libcst as cst
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Flow, Frame, Scope, negate, unit_of
 from ampclip_lint.amp.expressions import Expressions, _code
-from ampclip_lint.amp.units import PLAIN, Bounded, Inverse, OfGradients, Product, Ref, Root, ScaleOf, Sum
+from ampclip_lint.amp.units import (
+    PLAIN,
+    Bounded,
+    Inverse,
+    OfGradients,
+    Product,
+    Ref,
+    Root,
+    ScaleOf,
+    Stored,
+    Sum,
+)
 from ampclip_lint.amp.values import (
     NONE,
     Choice,
@@ -99,6 +110,8 @@ class Calls(Expressions):
         self.followed: set[FunctionInfo] = set()
         self.gaps: list[tuple[object, str]] = []
         self.no_grad = 0
+        self.finite_tests = 0
+        self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
         self.holds: set[tuple[Key, Key]] = set()
@@ -372,9 +385,7 @@ class Calls(Expressions):
         """Keep the unit that a value has now under a name: what it was made from may change before it is used."""
         slot = self.ref(("slot", self.frame.id, name, self.twin.lineno if self.twin is not None else 0), name)
         self.emit(Draft("store", (slot, value.unit)))
-        from ampclip_lint.amp.units import Stored
-
-        return Tensor(Stored(slot), value.reach, value.of_gradients, value.of_weights, value.base)
+        return Tensor(Stored(slot), value.reach, value.of_gradients, value.of_weights, value.base, value.of_loss)
 
     def parameter(self, frame: Frame, name: str, annotation: ast.expr | None) -> Value:
         """An unknown argument; an annotation may say what kind of thing it is."""
@@ -391,7 +402,26 @@ class Calls(Expressions):
             cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
             if cls is not None:
                 self.classes_of[symbol.key] = cls
+        if frame.caller is not None and frame.caller.caller is None and frame.info is frame.caller.info:
+            return self._from_its_maker(frame, name) or symbol
         return symbol
+
+    def _from_its_maker(self, frame: Frame, name: str) -> Value | None:
+        """A root's collection of optimizers, where one function of the module alone makes such a collection."""
+        if not visits_optimizers(frame.info.node, name):
+            return None
+        found: list[Value] = []
+        for info in frame.info.module.functions.values():
+            if info is frame.info or "optim" not in info.words or not self.relevant(info) or info.is_generator:
+                continue
+            value = self.in_scratch(
+                lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name)))  # type: ignore[misc]
+            )
+            items = value.items if isinstance(value, (Seq, Map)) else ()
+            members = [item[1] if isinstance(value, Map) else item for item in items]
+            if members and all(isinstance(m, Obj) and m.kind is Kind.OPTIMIZER for m in members):
+                found.append(value)
+        return found[0] if len(found) == 1 else None
 
     def default_value(self, node: ast.expr, frame: Frame) -> Value:
         if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str, type(None))):
@@ -652,6 +682,8 @@ class Calls(Expressions):
             case Tensor() if not (isinstance(base.base, Sym) and name not in api.IDENTITY_METHODS | {"backward", "pow", "sqrt"}):
                 return self.tensor_method(base, name, arguments, node)
             case Params():
+                if name in ("register_hook", "register_post_accumulate_grad_hook"):
+                    return self.hook(base, arguments.get(0, "hook"), node)
                 return self.tensor(PLAIN, (base,), node) if name in api.IDENTITY_METHODS else base
             case Groups(optimizer):
                 return base if name != "get" else self.item(base, arguments.get(0, "key") or NONE, node)
@@ -859,20 +891,67 @@ class Calls(Expressions):
         if isinstance(base, Seq) and name in ("append", "extend", "add") and arguments.positional:
             added = arguments.positional[0]
             items = (*base.items, *(added.items if name == "extend" and isinstance(added, Seq) else (added,)))
+            if isinstance(node.func.value, cst.Attribute):
+                self.at(node)
+                self.consume([added])
             if len(items) <= 12 and isinstance(node.func.value, (cst.Name, cst.Attribute)):
                 self.assign(node.func.value, self.collect(list(items)))
             return NONE
         return self.fresh(self.label(node))
 
+    def number(self, value: Tensor) -> Tensor:
+        """A tensor taken out of the graph of gradients: a number to look at. Of a loss, it is one to read."""
+        of_loss = value.of_loss or not value.of_gradients and value.reach != frozenset() and value.unit != PLAIN
+        return Tensor(value.unit, frozenset(), value.of_gradients, value.of_weights, value.base, of_loss)
+
+    def consume(self, values: list[Value]) -> None:
+        for value in values:
+            if isinstance(value, Tensor) and (value.of_gradients or value.of_loss) and value.unit != PLAIN:
+                self.emit(Draft("read", (value.unit,)))
+            elif isinstance(value, Seq):
+                self.consume(list(value.items))
+            elif isinstance(value, Map):
+                self.consume([item for _, item in value.items])
+            elif isinstance(value, Choice):
+                self.consume([option for option in value.options if isinstance(option, Tensor)])
+
+    def compared(self, left: Value, right: Value, operator: cst.BaseCompOp) -> None:
+        """A scaled number compared with one that is not; with 0 or None every unit is the same."""
+        if not isinstance(operator, (cst.GreaterThan, cst.LessThan, cst.GreaterThanEqual, cst.LessThanEqual)):
+            return
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Tensor) and (one.of_gradients or one.of_loss) and one.unit != PLAIN:
+                if not (isinstance(other, Const) and not other.value):
+                    self.at()
+                    self.emit(Draft("compare", (Product(one.unit, Inverse(unit_of(other))),)))
+                return
+
     # -- tensors ----------------------------------------------------------------------------------------------------
 
+    def hook(self, params: Params, function: Value | None, node: cst.Call) -> Value:
+        """A hook on gradients: where its code clamps, every backward from here on is clamped."""
+        text = ""
+        if isinstance(function, LambdaFn):
+            text = _code(self.lambdas[function.node][0].body)
+        elif isinstance(function, Fn):
+            text = " ".join(function.info.calls)
+        elif isinstance(function, Partial):
+            return self.hook(params, function.function, node)
+        if any(word in text for word in ("clamp", "nan_to_num", "clip")) and "norm" not in text:
+            self.at(node)
+            self.emit(Draft("hook", (self.targets(params),)))
+        return NONE
+
     def tensor_method(self, base: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+        if name in ("isnan", "isinf", "isfinite") and base.of_gradients:
+            self.finite_tests += 1
+            return self.fresh(self.label(node), self.text(node))
         if name == "backward":
             self.at(node)
             self.emit(Draft("backward", (base.unit, base.reach, None)))
             return NONE
-        if name in ("detach", "item", "tolist", "numpy"):
-            return Tensor(base.unit, frozenset(), base.of_gradients, base.of_weights, base.base)
+        if name in ("detach", "item", "tolist", "numpy", "cpu"):
+            return self.number(base)
         if name in ("pow", "square"):
             return Tensor(Product(base.unit, base.unit), base.reach, base.of_gradients, base.of_weights)
         if name == "sqrt":
@@ -917,6 +996,10 @@ class Calls(Expressions):
             return base
         if name in ("data", "detach", "view", "flatten", "to", "float", "contiguous", "is_contiguous", "coalesce"):
             return base
+        if name in ("isnan", "isinf", "isfinite"):
+            self.finite_tests += 1
+        if name == "register_hook":
+            return self.hook(base.params, first, node)
         if name in ("isnan", "isinf", "isfinite", "any", "all", "numel", "dim", "size", "detach_", "requires_grad_", "register_hook"):
             return self.fresh(self.label(node))
         if name in ("clone",):
@@ -997,7 +1080,11 @@ class Calls(Expressions):
             return NONE
         if name == "torch.autograd.grad" and first is not None:
             return Tensor(unit_of(first), frozenset(), False, False)
+        if name in ("float", "int") and isinstance(first, Tensor):
+            return self.number(first)
         if name in ("torch.isfinite", "torch.isnan", "torch.isinf", "math.isfinite", "math.isnan", "math.isinf", "numpy.isfinite", "numpy.isnan"):
+            if isinstance(first, Grads) or isinstance(first, Tensor) and first.of_gradients:
+                self.finite_tests += 1
             return self.fresh(self.label(node), self.text(node))
         if name == "bool" and first is not None:
             return Cond(self.formula(self.as_test(first))) if isinstance(first, (Sym, Cond, Const)) else self.fresh(self.label(node), self.text(node))
@@ -1070,6 +1157,11 @@ class Calls(Expressions):
         params_first = arguments.positional and isinstance(arguments.positional[0], (Params, Grads))
         if params_first and api.says_clip(tail) and len(arguments.all()) > 1:
             return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+        self.at(node)
+        self.consume(arguments.all())
+        if any(word in tail for word in ("hist", "log", "print", "scalar")):
+            shown = [a for a in arguments.all() if isinstance(a, Grads)]
+            self.consume([self.tensor(unit_of(grads), (grads,), node) for grads in shown])
         quiet = tail[:1].isupper() or any(word in callee.lower() for word in _HARMLESS)
         escaping = []
         for value in arguments.all():
@@ -1106,6 +1198,9 @@ class Calls(Expressions):
 
             return self.each_option(params, node, one)
         kind = row.kind
+        if arguments.keyword.get("error_if_nonfinite") == Const(True):
+            self.at(node)
+            self.emit(Draft("raise_nonfinite"))
         if row.kind == "with_norm":
             assert row.norm is not None
             norm = arguments.get(*row.norm)
@@ -1126,15 +1221,41 @@ class Calls(Expressions):
         )
         limit = None if measured else unit_of(bound)
         # The norm that comes back is the one before clipping.
-        slot = self.ref(("slot", self.frame.id, self.site(("norm", self.label(node)))), "norm")
-        if kind != "value":
-            self.emit(Draft("store", (slot, OfGradients((target,)))))
-        self.emit(Draft("clip", (target, limit, kind, framework)))
-        from ampclip_lint.amp.units import Stored
-
-        if kind == "value":
+        slot = self.ref(("slot", self.frame.id, self.site(("norm", self.label(node)))), "norm") if kind != "value" else None
+        each = isinstance(params, Params) and params.single
+        self.emit(Draft("clip", (target, limit, kind, framework, slot, each)))
+        if slot is None:
             return NONE
+        if isinstance(bound, Const | Sym | Tensor):
+            self.clip_bounds[slot] = bound
         return Tensor(Stored(slot), frozenset(), True, base=self.fresh(("norm", self.label(node)), self.text(node)))
+
+
+def visits_optimizers(node: ast.AST, name: str) -> bool:
+    """Whether a function loops over a name and uses what it meets as optimizers."""
+    for loop in ast.walk(node):
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            over = loop.iter
+            if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "values":
+                over = over.func.value
+            if isinstance(over, ast.Name) and over.id == name and uses_as_optimizers(loop):
+                return True
+    return False
+
+
+def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop's variable is used as an optimizer in its body."""
+    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    for child in (c for statement in loop.body for c in ast.walk(statement)):
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
+            method, on = child.func.attr, child.func.value
+            if method in ("zero_grad", "step", "unscale_") and isinstance(on, ast.Name) and on.id in names:
+                return True
+            if method in ("unscale_", "step") and child.args:
+                first = child.args[0]
+                if isinstance(first, ast.Name) and first.id in names:
+                    return True
+    return False
 
 
 def _is_floor(name: str, arguments: Arguments) -> bool:

@@ -111,7 +111,7 @@ class Expressions(Builder):
             case cst.FormattedString():
                 for part in node.parts:
                     if isinstance(part, cst.FormattedStringExpression):
-                        self.evaluate(part.expression)
+                        self.consume([self.evaluate(part.expression)])
                 return self.fresh(self.label(node))
             case cst.Tuple() | cst.List() | cst.Set():
                 return self._sequence(node)
@@ -461,7 +461,7 @@ class Expressions(Builder):
     def tensor(self, unit: object, parts: Iterable[Value], node: cst.CSTNode | None) -> Tensor:
         """A number computed from others: it reaches what they reach, and remembers where it came from."""
         reach: frozenset[Key] | None = frozenset()
-        of_gradients = of_weights = False
+        of_gradients = of_weights = of_loss = False
         for part in parts:
             if isinstance(part, Grads):
                 of_gradients = True
@@ -470,15 +470,17 @@ class Expressions(Builder):
             elif isinstance(part, Tensor):
                 of_gradients |= part.of_gradients
                 of_weights |= part.of_weights
+                of_loss |= part.of_loss
                 reach = None if reach is None or part.reach is None else reach | part.reach
             elif isinstance(part, (Seq, Choice)):
                 inner = self.tensor(PLAIN, part.items if isinstance(part, Seq) else part.options, None)
                 of_gradients |= inner.of_gradients
                 of_weights |= inner.of_weights
+                of_loss |= inner.of_loss
                 reach = None if reach is None or inner.reach is None else reach | inner.reach
             elif isinstance(part, Sym) and reach is not None:
                 reach = reach | {part.key}
-        return Tensor(unit, reach, of_gradients, of_weights)  # type: ignore[arg-type]
+        return Tensor(unit, reach, of_gradients, of_weights, None, of_loss)  # type: ignore[arg-type]
 
     def _modulo(self, left: Value, right: Value, node: cst.CSTNode) -> Value:
         match left, right:
@@ -570,6 +572,7 @@ class Expressions(Builder):
         formulas: list[Formula] = []
         for target in node.comparisons:
             right = self.evaluate(target.comparator)
+            self.compared(left, right, target.operator)
             formulas.append(self._compare(target.operator, left, right, node))
             left = right
         return Cond(all_of(formulas))
@@ -761,6 +764,12 @@ class Expressions(Builder):
                 self._unpack([element.value for element in target.elements], value, target)
             case cst.StarredElement():
                 self.assign(target.value, self.fresh(self.label(target)))
+
+    def consume(self, values: list[Value]) -> None:
+        """Numbers made from gradients or scaled losses leave the program's own computation here."""
+
+    def compared(self, left: Value, right: Value, operator: cst.BaseCompOp) -> None:
+        """Two values are compared."""
 
     def hold(self, owner: Key, value: Value) -> None:
         """Note that an object holds another one in an attribute."""

@@ -17,12 +17,15 @@ from ampclip_lint.amp.ops import (
     Backward,
     Clip,
     ClipKind,
+    CompareReturnedNorm,
     Edit,
     Escape,
+    Hook,
     Multiply,
     NewOptimizer,
     NewScaler,
     OptimizerStep,
+    RaiseOnNonfinite,
     Read,
     Scale,
     ScalerStep,
@@ -98,6 +101,8 @@ class _Linker:
         for _, draft in self.drafts:
             if draft.name == "store":
                 self.stores.setdefault(draft.args[0], []).append(draft.args[1])
+            elif draft.name == "clip" and len(draft.args) > 4 and draft.args[4] is not None:
+                self.stores.setdefault(draft.args[4], []).append(OfGradients((draft.args[0],)))
         self.carrying = self._carrying_variables()
         self.scalers = self._find_scalers()
         every = self._find_optimizers()
@@ -391,7 +396,19 @@ class _Linker:
             case "edit":
                 return Edit(self.targets(args[0]), self.asks)
             case "read":
-                return Read(self.targets(args[0]), self.settle(args[1]), self.asks)
+                value = self.settle(args[0])
+                return Read(value, self.asks) if value != PLAIN else None
+            case "compare":
+                # Where the function clips by hand, its comparison is part of that clip.
+                by_hand = any(args[2] in ("hand", "adaptive") for args in self._named("clip"))
+                value = self.settle(args[0])
+                return None if by_hand or value == PLAIN else Read(value, self.asks)
+            case "hook":
+                return Hook(self.targets(args[0]))
+            case "raise_nonfinite":
+                return RaiseOnNonfinite(self.asks)
+            case "misread":
+                return CompareReturnedNorm(self.asks)
             case "store":
                 return Store(args[0], self.settle(args[1]), self.asks) if args[0] in self.carrying else None
             case "presume_enabled":
@@ -438,7 +455,8 @@ class _Linker:
         kinds = {"norm": ClipKind.NORM, "value": ClipKind.VALUE, "hand": ClipKind.HAND, "adaptive": ClipKind.ADAPTIVE}
         limit = None if bound is None else self.settle(bound)
         optimizers = self.targets(target)
-        return Clip(optimizers, limit, kinds[kind], self.asks) if optimizers else None
+        result, each = (args[4], args[5]) if len(args) > 4 else (None, False)
+        return Clip(optimizers, limit, kinds[kind], self.asks, result, each) if optimizers else None
 
     # -- the graph --------------------------------------------------------------------------------------------------
 
@@ -582,7 +600,7 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
                     return atom.subject in asked
                 case Store(variable):
                     return variable in used
-                case ZeroGrad(optimizers) | Edit(optimizers) | Multiply(optimizers) | Read(optimizers):
+                case ZeroGrad(optimizers) | Edit(optimizers) | Multiply(optimizers) | Hook(optimizers):
                     return bool(optimizers)
             return op is not None
 
@@ -641,7 +659,8 @@ def live_variables(graph: Graph) -> dict[int, frozenset[Ref]]:
         for index in reversed(list(before)):
             behind = frozenset().union(*(before[edge.target] for edge in graph.edges[index]))
             op = graph.nodes[index].op
-            here = behind - {op.variable} if isinstance(op, Store) else behind
+            stored = op.variable if isinstance(op, Store) else op.result if isinstance(op, Clip) else None
+            here = behind - {stored} if stored is not None else behind
             for expr in _expressions(op):
                 here |= _stored_in(expr)
             if behind != after[index] or here != before[index]:
@@ -658,7 +677,7 @@ def _expressions(op: Any) -> Iterable[UnitExpr]:
             yield bound
         case Multiply(_, factor):
             yield factor
-        case Store(_, value) | Read(_, value):
+        case Store(_, value) | Read(value):
             yield value
 
 

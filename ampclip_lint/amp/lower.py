@@ -9,8 +9,8 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Env, Flow, Frame, Phi, Scope, unit_of
-from ampclip_lint.amp.calls import Arguments, Calls
-from ampclip_lint.amp.units import PLAIN, Inverse, Product
+from ampclip_lint.amp.calls import Arguments, Calls, uses_as_optimizers
+from ampclip_lint.amp.units import PLAIN, Inverse, Product, Stored
 from ampclip_lint.amp.values import (
     NONE,
     Choice,
@@ -51,6 +51,7 @@ class Lowering(Calls):
         self.root: FunctionInfo | None = None
         self.switches: list[tuple[str, range, range]] = []
         self.elements: list[int] = []
+        self.under_finite_test = False
 
     # -- suites -----------------------------------------------------------------------------------------------------
 
@@ -98,21 +99,23 @@ class Lowering(Calls):
                 self.making = self._makes(node.value, "return")
                 value = self.evaluate(node.value) if node.value is not None else NONE
                 if not self.dead:
+                    if self.frame.info is self.root:
+                        self.at()
+                        self.consume([value])
                     self.flow.env[("ret", self.frame.id)] = self.keep(value, node)
                     self.jump("return")
             case cst.Raise():
                 if node.exc is not None:
                     self.evaluate(node.exc)
                 self.at()
-                self.emit(Draft("raise"))
+                self.emit(Draft("raise_nonfinite" if self.under_finite_test else "raise"))
                 self.jump("raise")
             case cst.Break():
                 self.jump("break")
             case cst.Continue():
                 self.jump("continue")
             case cst.Assert():
-                true, _ = self.test(node.test)
-                self.flow = true
+                self._assert(node)
             case cst.Del():
                 pass
             case cst.FunctionDef() | cst.ClassDef():
@@ -131,12 +134,25 @@ class Lowering(Calls):
         key: Key = (self.frame.id, target, tuple(self.elements))
         return {self.label(call): key for call in calls if isinstance(call, cst.Call)}
 
+    def _assert(self, node: cst.Assert) -> None:
+        seen = self.finite_tests
+        true, _ = self.test(node.test)
+        self.flow = true
+        self.at()
+        if self.finite_tests > seen and not self.dead:
+            self.emit(Draft("raise_nonfinite"))
+        test = node.test
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and not self.dead:
+            target = test.comparisons[0]
+            if isinstance(target.operator, (cst.LessThan, cst.LessThanEqual)):
+                norm, bound = self.evaluate(test.left), self.evaluate(target.comparator)
+                if isinstance(norm, Tensor) and isinstance(norm.unit, Stored) and self.clip_bounds.get(norm.unit.variable) == bound:
+                    self.emit(Draft("misread"))
+
     def keep(self, value: Value, node: cst.CSTNode) -> Value:
         """A value that a variable keeps: its unit is what it is now."""
         if isinstance(value, Tensor) and (value.of_gradients or not isinstance(value.unit, type(PLAIN))):
-            from ampclip_lint.amp.units import Stored
-
-            if isinstance(value.unit, Stored):
+            if isinstance(value.unit, Stored) and value.unit.variable in self.clip_bounds:
                 return value
             return self.materialize(value, f"line{self.twin.lineno}:{self.twin.col_offset}")
         return value
@@ -185,7 +201,9 @@ class Lowering(Calls):
     def _if(self, node: cst.If, twin: ast.stmt) -> None:
         assert isinstance(twin, ast.If)
         site = self.site("if")
+        seen, outer = self.finite_tests, self.under_finite_test
         true, false = self.test(node.test)
+        self.under_finite_test = self.finite_tests > seen
         first = len(self.graph.nodes)
         self.flow = true
         if true.cur:
@@ -201,6 +219,7 @@ class Lowering(Calls):
                 self.statement, self.twin = saved
             else:
                 self.block(node.orelse.body, twin.orelse)
+        self.under_finite_test = outer
         self.note_switch(node.test, range(first, second), range(second, len(self.graph.nodes)))
         self.join([after_true, self.flow], site)
 
@@ -417,21 +436,11 @@ class Lowering(Calls):
     def _interesting(iterable: Seq) -> bool:
         return any(isinstance(leaf, (Obj, Params, Fn, Seq)) for leaf in iterable.items)
 
-    def _names_objects(self, node: cst.For, twin: ast.stmt) -> bool:
-        """Whether the loop's variable is used as an optimizer or scaler in the body."""
+    @staticmethod
+    def _names_objects(node: cst.For, twin: ast.stmt) -> bool:
+        """Whether the loop's variable is used as an optimizer in the body."""
         assert isinstance(twin, (ast.For, ast.AsyncFor))
-        names = {n.id for n in ast.walk(twin.target) if isinstance(n, ast.Name)}
-        for child in (c for statement in twin.body for c in ast.walk(statement)):
-            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
-                method, on = child.func.attr, child.func.value
-                if method in ("zero_grad", "step", "unscale_") and isinstance(on, ast.Name) and on.id in names:
-                    if method != "step" or child.args == [] or True:
-                        return True
-                if method in ("unscale_", "step") and child.args:
-                    first = child.args[0]
-                    if isinstance(first, ast.Name) and first.id in names:
-                        return True
-        return False
+        return uses_as_optimizers(twin)
 
     def _unrolled(self, elements: list[Value], node: cst.For, twin: ast.stmt, body: Callable[[], None]) -> None:
         """Visit known elements one after the other."""

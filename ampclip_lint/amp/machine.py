@@ -16,13 +16,16 @@ from ampclip_lint.amp.ops import (
     Backward,
     Clip,
     ClipKind,
+    CompareReturnedNorm,
     Edit,
     Escape,
+    Hook,
     Multiply,
     NewOptimizer,
     NewScaler,
     Op,
     OptimizerStep,
+    RaiseOnNonfinite,
     Read,
     Scale,
     ScalerStep,
@@ -137,6 +140,8 @@ class Buffer:
     stale_at: int | None = None
     carried_at: int | None = None
     deferred_at: int | None = None
+    clipped_at: int | None = None
+    hooked_at: int | None = None
     absent: bool = False
 
 
@@ -250,7 +255,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case Unscale(scaler, optimizer):
             return Outcome(state) if scaler in disabled else _unscale(scaler, optimizer, op.buffer, state, node)
         case Clip(optimizers, bound, kind):
-            return Outcome(_clip(optimizers, bound, kind, state, disabled))
+            clipped = _clip(optimizers, bound, kind, state, disabled)
+            return Outcome(keep_norm(op, clipped, evaluate(OfGradients(optimizers), state, disabled)))
         case Multiply(optimizers, factor):
             by = evaluate(factor, state, disabled)
             for optimizer in optimizers:
@@ -275,16 +281,26 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state) if scaler in disabled else _update(scaler, new_scale, state, node)
         case ZeroGrad(optimizers):
             for optimizer in optimizers:
-                state = state.with_buffer(optimizer, Buffer())
+                held = state.buffer(optimizer)
+                state = state.with_buffer(optimizer, Buffer(hooked_at=held.hooked_at, absent=held.absent))
+            return Outcome(state)
+        case Hook(optimizers):
+            for optimizer in optimizers:
+                state = state.with_buffer(optimizer, replace(state.buffer(optimizer), hooked_at=node))
             return Outcome(state)
         case Store(variable, value):
             return Outcome(
                 replace(state, variables=state.variables.put(variable, evaluate(value, state, disabled)))
             )
-        case Read():
+        case Read() | RaiseOnNonfinite() | CompareReturnedNorm():
             return Outcome(state)
         case Escape(scalers, optimizers, stages):
             return Outcome(_escape(scalers, optimizers, stages, state))
+
+
+def keep_norm(op: Clip, state: State, units: Units) -> State:
+    """The norm that a clip returns is kept in a variable."""
+    return state if op.result is None else replace(state, variables=state.variables.put(op.result, units))
 
 
 def _contribute(held: Buffer, units: Units, node: int) -> Buffer:

@@ -68,12 +68,17 @@ class Unscale:
 
 @dataclass(frozen=True)
 class Clip:
-    """Gradients of these optimizers are limited by `bound` (``None``: no bound, the norm is measured only)."""
+    """Gradients of these optimizers are limited by `bound` (``None``: no bound, the norm is measured only).
+
+    `result` is the variable that keeps the norm before clipping; `each`: one tensor at a time, with the same bound.
+    """
 
     optimizers: tuple[Ref, ...]
     bound: UnitExpr | None = PLAIN
     kind: ClipKind = ClipKind.NORM
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    result: Ref | None = None
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,30 @@ class Store:
 
 @dataclass(frozen=True)
 class Read:
-    """A norm or statistic of gradients is logged, compared or used."""
+    """A number made from gradients or from a scaled loss is logged, compared or returned."""
+
+    value: UnitExpr
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A hook that clamps the gradients of these optimizers runs at every backward from here on."""
 
     optimizers: tuple[Ref, ...]
-    value: UnitExpr
+
+
+@dataclass(frozen=True)
+class RaiseOnNonfinite:
+    """An exception is raised where gradients, or their norm, are not finite."""
+
+    asks: tuple[Subject, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class CompareReturnedNorm:
+    """The norm that a clip returned, which is the one before clipping, is required to be within its bound."""
+
     asks: tuple[Subject, ...] = field(default=(), compare=False)
 
 
@@ -165,7 +190,7 @@ class Escape:
 
 Op = Union[
     NewScaler, NewOptimizer, Scale, Backward, Unscale, Clip, Multiply, Edit, ScalerStep, OptimizerStep, Update, ZeroGrad, Store, Read,
-    Escape,
+    Escape, Hook, RaiseOnNonfinite, CompareReturnedNorm,
 ]
 
 #: The classes of all operations.

@@ -20,6 +20,7 @@ from ampclip_lint.amp.machine import (
     Table,
     carries,
     evaluate,
+    keep_norm,
     new_epoch,
     run,
     stale_or_mixed,
@@ -28,17 +29,30 @@ from ampclip_lint.amp.ops import (
     Backward,
     Clip,
     ClipKind,
+    CompareReturnedNorm,
     Edit,
     Multiply,
     Op,
     OptimizerStep,
+    RaiseOnNonfinite,
     Read,
     ScalerStep,
     Unscale,
     Update,
     ZeroGrad,
 )
-from ampclip_lint.amp.units import MIXED, NO_UNITS, ONE, TRUE_GRADIENT, Age, Ref, Unit, Units, scale_of
+from ampclip_lint.amp.units import (
+    MIXED,
+    NO_UNITS,
+    ONE,
+    TRUE_GRADIENT,
+    Age,
+    OfGradients,
+    Ref,
+    Unit,
+    Units,
+    scale_of,
+)
 
 
 @dataclass(frozen=True)
@@ -61,8 +75,17 @@ class Protocol:
                 return self._backward(op, node, state, disabled)
             case Unscale(scaler, optimizer) if scaler not in disabled:
                 return self._unscale(op, node, _promote(state, (op.buffer,)), disabled)
-            case Clip(optimizers) | Multiply(optimizers) | Edit(optimizers) | Read(optimizers):
-                return self._touch(op, node, _promote(state, optimizers), disabled)
+            case Clip(optimizers):
+                state = _promote(state, optimizers)
+                return self._clip(op, node, self._catch_up(optimizers, state, disabled), disabled)
+            case Edit(optimizers):
+                return self._edit(op, node, _promote(state, optimizers))
+            case Multiply(optimizers):
+                return Step(run(op, _promote(state, optimizers), disabled, node).state)
+            case Read():
+                return self._read(op, node, state, disabled)
+            case RaiseOnNonfinite() | CompareReturnedNorm():
+                return self._check(op, node, state)
             case ScalerStep(scaler, optimizer) if scaler not in disabled:
                 return self._scaler_step(op, node, _promote(state, (op.buffer,)), disabled)
             case OptimizerStep(optimizer):
@@ -107,6 +130,13 @@ class Protocol:
         if held.unknown and not held.units:
             return held, []
         scaled = [unit for unit in units if carries_now(unit)]
+        if scaled and held.hooked_at is not None:
+            mark = _mark(FaultKind.OVERFLOW_HIDDEN, held.hooked_at, optimizer, scaled[0])
+            return replace(held, hooked_at=None), [mark]
+        if held.clipped_at is not None and held.units and (scaled or held.unscaled_at is not None):
+            if not (scaled and ONE in held.units):
+                mark = _mark(FaultKind.CLIP_MID_ACCUMULATION, held.clipped_at, optimizer, next(iter(units)))
+                return replace(held, clipped_at=None), [mark]
         own = [unit for unit in held.units if carries_now(unit)]
         if scaled and ONE in held.units:
             if held.unscaled_at is not None:
@@ -229,49 +259,90 @@ class Protocol:
 
     # -- everything between backward and step -----------------------------------------------------------------------
 
-    def _touch(
-        self, op: Clip | Multiply | Edit | Read, node: int, state: State, disabled: frozenset[Ref]
-    ) -> Step:
-        state = self._catch_up(op.optimizers, state, disabled)
+    def _edit(self, op: Edit, node: int, state: State) -> Step:
+        scaled = _scaled(op.optimizers, state)
+        if scaled:
+            return Step(state, (Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(state.buffer(scaled[0]))),))
+        return Step(state)
+
+    def _read(self, op: Read, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        units = [unit for unit in evaluate(op.value, state, disabled) if not unit.is_one]
+        if not units:
+            return Step(state)
+        scaler = next((s for unit in units for s, _ in unit.powers), None)
+        kind = FaultKind.STALE_SCALE_READ if MIXED in units else FaultKind.READ_SCALED
+        holders = tuple(o for o, held in state.buffers.items() if set(units) & held.units)
+        return Step(state, (Mark(kind, node, holders, scaler),))
+
+    def _check(self, op: RaiseOnNonfinite | CompareReturnedNorm, node: int, state: State) -> Step:
+        """A test of the norm between unscale_ (or a scaled backward) and step."""
+        for (scaler, optimizer), pair in state.pairs.items():
+            if pair.stage is Stage.UNSCALED:
+                raises = isinstance(op, RaiseOnNonfinite)
+                kind = FaultKind.NONFINITE_NORM_RAISES if raises else FaultKind.NORM_MISREAD
+                return Step(state, (Mark(kind, node, (optimizer,), scaler),))
+        return Step(state)
+
+    def _clip(self, op: Clip, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         held = {o: state.buffer(o) for o in op.optimizers}
-        scaled = tuple(o for o, b in held.items() if any(not unit.is_one for unit in b.units))
-        if isinstance(op, Read):
-            if scaled:
-                mark = Mark(FaultKind.READ_SCALED, node, scaled, _scaler_of(held[scaled[0]]))
-                return Step(state, (mark,))
-            return Step(state)
-        if isinstance(op, Multiply):
-            return Step(run(op, state, disabled, node).state)
-        if isinstance(op, Edit):
-            if scaled:
-                mark = Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(held[scaled[0]]))
-                return Step(state, (mark,))
-            return Step(state)
-        if op.bound is None:
-            return Step(state)
+        scaled = _scaled(op.optimizers, state)
+        norm = evaluate(OfGradients(op.optimizers), state, disabled)
+        marks = self._clip_faults(op, node, state, disabled, held, scaled)
+        if marks:
+            # The corrected program measures true gradients here.
+            return Step(keep_norm(op, replace(state, explained=True), TRUE_GRADIENT), marks)
+        state = keep_norm(op, state, norm)
+        if op.bound is not None:
+            for optimizer, buffer in held.items():
+                if buffer.units and not buffer.applied:
+                    state = state.with_buffer(optimizer, replace(buffer, clipped_at=node))
+        return Step(state)
+
+    def _clip_faults(
+        self,
+        op: Clip,
+        node: int,
+        state: State,
+        disabled: frozenset[Ref],
+        held: dict[Ref, Buffer],
+        scaled: tuple[Ref, ...],
+    ) -> tuple[Mark, ...]:
+        """What is wrong with a clip."""
+        if op.bound is None or not held:
+            return ()
         limit = evaluate(op.bound, state, disabled)
         if op.kind in (ClipKind.HAND, ClipKind.ADAPTIVE):
             return self._clip_by_hand(op, node, state, held, scaled, limit)
+        if op.kind is ClipKind.VALUE and scaled:
+            return (Mark(FaultKind.OVERFLOW_HIDDEN, node, scaled, _scaler_of(held[scaled[0]])),)
         limit_scaled = any(not unit.is_one for unit in limit)
         wrong = tuple(o for o in scaled if held[o].units != limit)
-        if op.kind is ClipKind.VALUE and scaled:
-            mark = Mark(FaultKind.OVERFLOW_HIDDEN, node, scaled, _scaler_of(held[scaled[0]]))
-            return Step(replace(state, explained=True), (mark,))
         if wrong:
-            others = [
-                key for key, pair in state.pairs.items() if pair.stage is Stage.UNSCALED and key[1] not in wrong
-            ]
-            kind = FaultKind.CLIP_PARTIAL if others and not limit_scaled else FaultKind.CLIP_SCALED
-            if limit_scaled and all(unit.age is Age.CURRENT for o in wrong for unit in held[o].units):
-                kind = FaultKind.CLIP_THRESHOLD_UNIT
             if any(unit.age is not Age.CURRENT for o in wrong for unit in held[o].units):
                 # The update that made them stale is the call to move, and shows at the next division.
-                return Step(state)
-            return Step(state, (Mark(kind, node, wrong, _scaler_of(held[wrong[0]])),))
+                return ()
+            others = [key for key, pair in state.pairs.items() if pair.stage is Stage.UNSCALED and key[1] not in wrong]
+            kind = FaultKind.CLIP_PARTIAL if others and not limit_scaled else FaultKind.CLIP_SCALED
+            if limit_scaled:
+                kind = FaultKind.CLIP_THRESHOLD_UNIT
+            return (Mark(kind, node, wrong, _scaler_of(held[wrong[0]])),)
         if limit_scaled and any(ONE in b.units for b in held.values()):
             owner = next((s for unit in limit for s, _ in unit.powers), None)
-            return Step(state, (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held), owner),))
-        return Step(state)
+            return (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held), owner),)
+        return self._idle_clip(op, node, state, held)
+
+    def _idle_clip(self, op: Clip, node: int, state: State, held: dict[Ref, Buffer]) -> tuple[Mark, ...]:
+        """A clip at the right unit that does nothing, or not what it seems to."""
+        subject = tuple(held)
+        scaler = next((key[0] for key in state.pairs if key[1] in held), next(iter(state.scalers), None))
+        filled = [b for b in held.values() if b.units or b.maybe or b.unknown]
+        if filled and all(b.applied and b.unscaled_at is not None and not b.maybe for b in filled):
+            return (Mark(FaultKind.CLIP_AFTER_STEP, node, subject, scaler),)
+        if not filled and not any(b.absent for b in held.values()) and not state.explained:
+            return (Mark(FaultKind.CLIP_WITHOUT_GRADIENTS, node, subject, scaler),)
+        if op.each and any(b.unscaled_at is not None for b in held.values()):
+            return (Mark(FaultKind.CLIP_EACH, node, subject, scaler),)
+        return ()
 
     def _catch_up(self, optimizers: Iterable[Ref], state: State, disabled: frozenset[Ref]) -> State:
         """An early unscale_ was reported: the corrected program calls it here, before gradients are used."""
@@ -286,17 +357,17 @@ class Protocol:
 
     def _clip_by_hand(
         self, op: Clip, node: int, state: State, held: dict[Ref, Buffer], scaled: tuple[Ref, ...], factor: Units
-    ) -> Step:
+    ) -> tuple[Mark, ...]:
         """A multiplication by a number made from gradients: right where that number carries no scale."""
         if factor == TRUE_GRADIENT or not any(b.units for b in held.values()):
-            return Step(state)
+            return ()
         if not scaled:
-            return Step(state, (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held)),))
+            return (Mark(FaultKind.CLIP_THRESHOLD_UNIT, node, tuple(held)),)
+        scaler = _scaler_of(held[scaled[0]])
         if op.kind is ClipKind.ADAPTIVE:
-            return Step(state, (Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(held[scaled[0]])),))
+            return (Mark(FaultKind.EDIT_SCALED, node, scaled, scaler),)
         others = [key for key, pair in state.pairs.items() if pair.stage is Stage.UNSCALED and key[1] not in scaled]
-        kind = FaultKind.CLIP_PARTIAL if others else FaultKind.CLIP_SCALED
-        return Step(state, (Mark(kind, node, scaled, _scaler_of(held[scaled[0]])),))
+        return (Mark(FaultKind.CLIP_PARTIAL if others else FaultKind.CLIP_SCALED, node, scaled, scaler),)
 
     # -- update -----------------------------------------------------------------------------------------------------
 
@@ -311,6 +382,11 @@ class Protocol:
                 return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),))
             # Held scaled gradients explain it: the finding comes where they are used next.
         return Step(new_epoch(op.scaler, state, node))
+
+
+def _scaled(optimizers: Iterable[Ref], state: State) -> tuple[Ref, ...]:
+    """Those of the optimizers whose gradients must carry a scale."""
+    return tuple(o for o in optimizers if any(not unit.is_one for unit in state.buffer(o).units))
 
 
 def carries_now(unit: Unit) -> bool:
@@ -329,7 +405,7 @@ def _scaler_of(buffer: Buffer) -> Ref | None:
 def _emptied(held: Buffer) -> Buffer:
     """As if the wrong part had the unit of what comes now."""
     return replace(
-        held, units=NO_UNITS, unscaled_at=None, divided_at=None, plain_at=None, stale_at=None, bent=False
+        held, units=NO_UNITS, unscaled_at=None, divided_at=None, plain_at=None, stale_at=None, clipped_at=None, bent=False
     )
 
 

@@ -195,7 +195,7 @@ class Grads:
 class Tensor:
     """A number or tensor with a unit. `reach`: the modules whose parameters flow into it (None: not known).
 
-    `of_gradients`: computed from gradients; `of_weights`: from parameters.
+    `of_gradients`: computed from gradients; `of_weights`: from parameters; `of_loss`: a number made from a scaled loss.
     """
 
     unit: UnitExpr
@@ -203,6 +203,7 @@ class Tensor:
     of_gradients: bool = False
     of_weights: bool = False
     base: Value | None = field(default=None)
+    of_loss: bool = False
 
 
 Value = Union[

@@ -73,9 +73,22 @@ class Graph:
         order.reverse()
         return order
 
-    def on_cycle(self, index: int) -> bool:
-        """Whether a path leads from a node back to it."""
+    def leads_to(self, source: int, goal: int) -> bool:
+        """Whether a path of at least one edge leads from one node to another."""
         seen: set[int] = set()
+        pending = [source]
+        while pending:
+            for edge in self.edges[pending.pop()]:
+                if edge.target == goal:
+                    return True
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    pending.append(edge.target)
+        return False
+
+    def on_cycle(self, index: int, without: int | None = None) -> bool:
+        """Whether a path leads from a node back to it, `without` passing a certain one."""
+        seen: set[int] = set() if without is None else {without}
         pending = [edge.target for edge in self.edges[index]]
         while pending:
             current = pending.pop()
