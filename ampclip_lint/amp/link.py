@@ -392,7 +392,7 @@ class _Linker:
             case "clip":
                 return self._clip(args)
             case "multiply":
-                return Multiply(self.targets(args[0]), self.settle(args[1]), self.asks)
+                return Multiply(self.targets(args[0]), self.settle(args[1]), self.asks, True)
             case "edit":
                 return Edit(self.targets(args[0]), self.asks)
             case "read":
@@ -583,6 +583,7 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
     Grown from below: a test that only steers what feeds itself (a best metric so far) never gets in.
     """
     used = _variables_used(graph)
+    flags = flags | _counters(graph)
     graph = simplify(graph, lambda op: op is not None and not (isinstance(op, Store) and op.variable not in used))
     asked: set[Subject] = set()
     for node in graph.nodes:
@@ -616,6 +617,20 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
         if grown == asked:
             return result
         asked = grown
+
+
+def _counters(graph: Graph) -> set[Subject]:
+    """Subjects that start at a constant and only ever advance or are set to another one."""
+    given = {node.op.target for node in graph.nodes if isinstance(node.op, SetConstant)}
+    moves = [node.op for node in graph.nodes if isinstance(node.op, Shift)]
+    vague = frozenset(node.op.symbol for node in graph.nodes if isinstance(node.op, Forget))
+    found = {s for s in given | {move.target for move in moves} if s.key[0] == "value" and not s.mentions & vague}  # type: ignore[index]
+    shrunk = True
+    while shrunk:
+        lost = {move.target for move in moves if move.target in found and move.source not in found}
+        found -= lost
+        shrunk = bool(lost)
+    return found
 
 
 def _decisions(graph: Graph, flags: set[Subject]) -> set[Atom]:

@@ -436,11 +436,21 @@ class Lowering(Calls):
     def _interesting(iterable: Seq) -> bool:
         return any(isinstance(leaf, (Obj, Params, Fn, Seq)) for leaf in iterable.items)
 
-    @staticmethod
-    def _names_objects(node: cst.For, twin: ast.stmt) -> bool:
-        """Whether the loop's variable is used as an optimizer in the body."""
+    def _names_objects(self, node: cst.For, twin: ast.stmt) -> bool:
+        """Whether the loop's variable is used as an optimizer: in its body, or in another loop over the same thing."""
         assert isinstance(twin, (ast.For, ast.AsyncFor))
-        return uses_as_optimizers(twin)
+        if uses_as_optimizers(twin):
+            return True
+        text = ast.unparse(twin.iter)
+        info = self.frame.info
+        scope = info.owner.node if info.owner is not None and text.startswith(f"{info.self_name}.") else info.node
+        cache = info.__dict__.setdefault("_optimizer_collections", {})
+        if text not in cache:
+            cache[text] = any(
+                isinstance(loop, (ast.For, ast.AsyncFor)) and ast.unparse(loop.iter) == text and uses_as_optimizers(loop)
+                for loop in ast.walk(scope)
+            )
+        return bool(cache[text])
 
     def _unrolled(self, elements: list[Value], node: cst.For, twin: ast.stmt, body: Callable[[], None]) -> None:
         """Visit known elements one after the other."""

@@ -261,6 +261,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             by = evaluate(factor, state, disabled)
             for optimizer in optimizers:
                 held = state.buffer(optimizer)
+                if op.each and held.divided_at == node:
+                    continue  # Another tensor of the same buffer: the loop multiplies each of them once.
                 divided = node if by != TRUE_GRADIENT else held.divided_at
                 fresh = replace(held, units=product(held.units, by), divided_at=divided)
                 state = state.with_buffer(optimizer, fresh)

@@ -83,11 +83,12 @@ class Clip:
 
 @dataclass(frozen=True)
 class Multiply:
-    """Gradients are multiplied by hand: ``p.grad.mul_(factor)``."""
+    """Gradients are multiplied by hand: ``p.grad.mul_(factor)``; `each`: one tensor a round of a loop over them."""
 
     optimizers: tuple[Ref, ...]
     factor: UnitExpr
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    each: bool = False
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,9 @@ class Protocol:
                 state = _as_if_not_unscaled(state, optimizer)
                 corrected = replace(corrected, deferred_at=early.at)
             state = state.with_buffer(optimizer, corrected)
-            if any(mark.kind is FaultKind.BACKWARD_PLAIN and mark.at == node for mark in found):
-                # It counts as scaled.
+            settled = (FaultKind.BACKWARD_PLAIN, FaultKind.SCALER_MISMATCH)
+            if any(mark.kind in settled and mark.at == node for mark in found):
+                # It counts as scaled, and like the others.
                 rest = replace(op, must=tuple(o for o in op.must if o != optimizer))
                 state = state.with_buffer(optimizer, replace(corrected, backward_at=node))
                 after = self._backward(rest, node, state, disabled)
@@ -149,7 +150,8 @@ class Protocol:
             at = held.stale_at if held.stale_at is not None else node
             return _emptied(held), [_mark(FaultKind.UPDATE_MID_ACCUMULATION, at, optimizer, scaled[0])]
         if scaled and own and own[0] != scaled[0]:
-            return _emptied(held), [_mark(FaultKind.SCALER_MISMATCH, node, optimizer, scaled[0])]
+            # Which of the two scalers will unscale them is not known yet: nothing more is said of these gradients.
+            return Buffer(unknown=True), [_mark(FaultKind.SCALER_MISMATCH, node, optimizer, scaled[0])]
         if own and units == TRUE_GRADIENT:
             return held, [_mark(FaultKind.BACKWARD_PLAIN, node, optimizer, own[0])]
         return held, []
@@ -162,6 +164,8 @@ class Protocol:
             return self._repeated(FaultKind.DOUBLE_UNSCALE, node, pair, op, state)
         if pair.stage is Stage.STEPPED:
             return self._repeated(FaultKind.UNSCALE_AFTER_STEP, node, pair, op, state)
+        if not state.scaler(op.scaler).scaled:
+            return Step(None, self._never_scaled(node, op, state))
         state, marks = self._divisible(node, op, state)
         out = run(op, state, disabled, node)
         return Step(None if out.error else out.state, marks)
@@ -175,6 +179,8 @@ class Protocol:
         held = state.buffer(op.buffer)
         if held.absent:
             return Step(state)
+        if not state.scaler(op.scaler).scaled:
+            return Step(None, self._never_scaled(node, op, state))
         if pair.stage is Stage.UNSCALED and pair.renewed and held.units:
             # Cleared and filled anew since unscale_: nothing divides these.
             return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op, state)
@@ -185,12 +191,27 @@ class Protocol:
         if pair.stage is Stage.READY:
             state, found = self._divisible(node, op, state)
             marks += found
+        elif held.divided_at is not None and carries(held.units):
+            marks += (Mark(FaultKind.DOUBLE_UNSCALE, held.divided_at, subject, op.scaler),)
+            fixed = replace(held, units=TRUE_GRADIENT, divided_at=None)
+            state = replace(state.with_buffer(op.buffer, fixed), explained=True)
         if not (held.units or held.maybe or held.unknown):
             known = state.explained or pair.stage is Stage.UNKNOWN
             lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler, fatal=True),)
             return Step(None, (*marks, *lost))
         out = run(op, state, disabled, node)
         return Step(None if out.error else out.state, marks)
+
+    def _never_scaled(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[Mark, ...]:
+        """torch asserts that scale() was called before: the backward was a plain one, or there was none."""
+        held = state.buffer(op.buffer)
+        if state.explained:
+            return ()
+        if held.plain_at is not None:
+            return (Mark(FaultKind.BACKWARD_PLAIN, held.plain_at, (op.buffer,), op.scaler, fatal=True),)
+        if any(unit.powers for unit in held.units):
+            return (Mark(FaultKind.SCALER_MISMATCH, node, (op.buffer,), op.scaler, fatal=True),)
+        return (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.buffer,), op.scaler, fatal=True),)
 
     def _repeated(self, kind: FaultKind, node: int, pair: Pair, op: Unscale | ScalerStep, state: State) -> Step:
         """The pair's stage was never reset: which mistake it is depends on what came in between."""
@@ -310,6 +331,10 @@ class Protocol:
         """What is wrong with a clip."""
         if op.bound is None or not held:
             return ()
+        filled = [b for b in held.values() if b.units or b.maybe or b.unknown]
+        if filled and all(b.applied and b.unscaled_at is not None and not b.maybe for b in filled):
+            scaler = next((key[0] for key in state.pairs if key[1] in held), next(iter(state.scalers), None))
+            return (Mark(FaultKind.CLIP_AFTER_STEP, node, tuple(held), scaler),)
         limit = evaluate(op.bound, state, disabled)
         if op.kind in (ClipKind.HAND, ClipKind.ADAPTIVE):
             return self._clip_by_hand(op, node, state, held, scaled, limit)
@@ -335,9 +360,7 @@ class Protocol:
         """A clip at the right unit that does nothing, or not what it seems to."""
         subject = tuple(held)
         scaler = next((key[0] for key in state.pairs if key[1] in held), next(iter(state.scalers), None))
-        filled = [b for b in held.values() if b.units or b.maybe or b.unknown]
-        if filled and all(b.applied and b.unscaled_at is not None and not b.maybe for b in filled):
-            return (Mark(FaultKind.CLIP_AFTER_STEP, node, subject, scaler),)
+        filled = any(b.units or b.maybe or b.unknown for b in held.values())
         if not filled and not any(b.absent for b in held.values()) and not state.explained:
             return (Mark(FaultKind.CLIP_WITHOUT_GRADIENTS, node, subject, scaler),)
         if op.each and any(b.unscaled_at is not None for b in held.values()):
@@ -374,7 +397,8 @@ class Protocol:
     def _update(self, op: Update, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         known = state.scaler(op.scaler)
         if not known.scaled:
-            return Step(None)
+            lost = () if state.explained else (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),)
+            return Step(None, lost)
         if not (op.new_scale or known.checked or known.unknown):
             holds = any(any(unit.power(op.scaler) for unit in b.units) for b in state.buffers.values())
             vague = any(b.unknown or b.maybe for b in state.buffers.values())

@@ -29,8 +29,8 @@ def scaler_mismatch(fn: FunctionAnalysis) -> Iterator[Violation]:
     scaler_g, scaler_d = GradScaler(), GradScaler()
     for real, fake in loader:
         scaler_d.scale(critic(real)).backward()
-        scaler_g.scale(critic(fake)).backward()
-        scaler_g.step(optimizer)  # expect: AMP304
+        scaler_g.scale(critic(fake)).backward()  # expect: AMP304
+        scaler_g.step(optimizer)
         scaler_g.update()
         optimizer.zero_grad()
     ```
