@@ -17,6 +17,8 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import dataclasses
+import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -107,6 +109,11 @@ TWO = (Pair("net_a", "opt_a", "loss_a"), Pair("net_b", "opt_b", "loss_b"))
 THREE = (*TWO, Pair("net", "opt", "loss_c"))
 
 
+def chance(rng: Random, probability: float) -> bool:
+    """True with a probability; the simpler answer, to hypothesis, is False."""
+    return rng.randrange(1000) >= 1000 * (1 - probability)
+
+
 class Composer:
     """Draws one correct program."""
 
@@ -117,17 +124,17 @@ class Composer:
         self.scaler = "scaler"
         self.pairs = rng.choice((ONE, ONE, ONE, TWO, TWO, THREE))
         self.window = rng.choice(("1", "1", "accum", "accum", "2", "3"))
-        self.loops = len(self.pairs) == 2 and rng.random() < 0.35
-        self.division = self.window != "1" and rng.random() < 0.7
+        self.loops = len(self.pairs) == 2 and chance(rng, 0.35)
+        self.division = self.window != "1" and chance(rng, 0.7)
         self.clip = rng.choice(("none", "norm", "norm", "norm", "norm", "value", "threshold", "joint", "measure", "total"))
         if self.clip in ("threshold",) and self.amp in ("branch", "none"):
             self.clip = "norm"
-        self.autocast = rng.random() < 0.25
-        self.inverted = rng.random() < 0.3
-        self.rebound = rng.random() < 0.15
-        self.ifexp = rng.random() < 0.4
-        self.split_tail = rng.random() < 0.4
-        self.names_norm = rng.random() < 0.2
+        self.autocast = chance(rng, 0.25)
+        self.inverted = chance(rng, 0.3)
+        self.rebound = chance(rng, 0.15)
+        self.ifexp = chance(rng, 0.4)
+        self.split_tail = chance(rng, 0.4)
+        self.names_norm = chance(rng, 0.2)
 
     # -- words of the protocol
 
@@ -172,7 +179,7 @@ class Composer:
                 Line("clip", f"norm = torch.nn.utils.get_total_norm([p.grad for p in {params}])"),
                 Line("clip", f"torch.nn.utils.clip_grads_with_norm_({params}, {MAX_NORM}, norm)"),
             ]
-        if net and self.rng.random() < 0.1:
+        if net and chance(self.rng, 0.1):
             return [Line("clip", f"{net}.clip_grad_norm_({MAX_NORM})")]
         return [Line("clip", f"{head}torch.nn.utils.clip_grad_norm_({params}, {MAX_NORM})")]
 
@@ -184,21 +191,21 @@ class Composer:
         plain_steps: list[Item] = [Line("step", f"{p.opt}.step()") for p in pairs]
         updates: list[Item] = [Line("update", "scaler.update()")] if update else []
         if self.clip == "none":
-            if rng.random() < 0.7:
+            if chance(rng, 0.7):
                 unscales = []
             clips: list[Item] = []
         elif self.clip == "threshold":
             unscales = []
             clips = [line for p in pairs for line in self.clips(f"{p.net}.parameters()", p.net)]
         elif self.clip == "joint" and len(pairs) > 1:
-            if rng.random() < 0.5:
+            if chance(rng, 0.5):
                 joint = " + ".join(f"list({p.net}.parameters())" for p in pairs)
             else:
                 joint = "[" + ", ".join(f"*{p.net}.parameters()" for p in pairs) + "]"
             clips = self.clips(joint)
         else:
             each = [self.clips(f"{p.net}.parameters()", p.net) for p in pairs]
-            if rng.random() < 0.5:  # unscale_ and clip beside each other
+            if chance(rng, 0.5):  # unscale_ and clip beside each other
                 joined = [line for u, c in zip(unscales, each) for line in (u, *c)]
                 plain = [line for c in copy.deepcopy(each) for line in c] + plain_steps
                 return self.switch([*joined, *steps, *updates], plain)
@@ -221,11 +228,11 @@ class Composer:
             return self.switch([*steps, *update], plain)
         if self.clip == "threshold":
             return [Block("each", f"for net in {self.nets}:", clip), *steps, *update]
-        if self.clip != "joint" and self.zips and rng.random() < 0.6:
+        if self.clip != "joint" and self.zips and chance(rng, 0.6):
             body: list[Item] = [Line("unscale", "scaler.unscale_(opt)"), *clip]
             head = f"for net, opt in zip({self.nets}, {each}):"
             plain_body: list[Item] = [*copy.deepcopy(clip), Line("step", "opt.step()")]
-            if rng.random() < 0.5:
+            if chance(rng, 0.5):
                 body.append(Line("step", "scaler.step(opt)"))
                 return self.switch([Block("each", head, body), *update], [Block("each", head, plain_body)])
             return self.switch([Block("each", head, body), *steps, *update], [Block("each", head, plain_body)])
@@ -248,7 +255,7 @@ class Composer:
         rng = self.rng
         pairs = self.pairs
         if self.loops:
-            if rng.random() < 0.5:
+            if chance(rng, 0.5):
                 return [
                     Line("forward", f"loss = sum(crit(net(xb), yb) for net in {self.nets}){part}"),
                     *self.backward("loss"),
@@ -261,7 +268,7 @@ class Composer:
                 )
             ]
         if len(pairs) == 1:
-            if rng.random() < 0.3 and part:
+            if chance(rng, 0.3) and part:
                 forward: list[Item] = [
                     Line("forward", "loss = crit(net(xb), yb)"),
                     Line("forward", f"loss = loss{part}"),
@@ -279,7 +286,7 @@ class Composer:
             return [*self.context([Line("forward", chain)]), *self.backward("loss")]
         forwards: list[list[Item]] = [[Line("forward", f"{p.loss} = crit({p.net}(xb), yb){part}")] for p in pairs]
         backwards = [self.backward(p.loss) for p in pairs]
-        if rng.random() < 0.5:
+        if chance(rng, 0.5):
             return [x for f, b in zip(forwards, backwards) for x in (*self.context(f), *b)]
         return [*self.context([x for f in forwards for x in f]), *(x for b in backwards for x in b)]
 
@@ -293,7 +300,7 @@ class Composer:
 
     def build(self) -> list[Item]:
         rng = self.rng
-        construct = rng.random() < (0.7 if len(self.pairs) > 1 else 0.4)
+        construct = chance(rng, (0.7 if len(self.pairs) > 1 else 0.4))
         self.zips = True
         self.nets, self.each = "nets", "opts"
         if self.loops:
@@ -317,8 +324,8 @@ class Composer:
         elif construct:
             self.construct(self.pairs)
         self.make_scaler()
-        body = self.cycles() if not self.loops and len(self.pairs) == 2 and rng.random() < 0.25 else self.loop()
-        if rng.random() < 0.15:
+        body = self.cycles() if not self.loops and len(self.pairs) == 2 and chance(rng, 0.25) else self.loop()
+        if chance(rng, 0.15):
             body = [Block("loop", "for epoch in range(2):", body)]
         return body
 
@@ -333,23 +340,23 @@ class Composer:
                 ('torch.amp.GradScaler("cuda", enabled=use_amp)', "torch.cuda.amp.GradScaler(enabled=use_amp)")
             )
             self.preamble.append(Line("other", f"scaler = {made}"))
-        elif self.amp == "none" and self.rng.random() < 0.5:
+        elif self.amp == "none" and chance(self.rng, 0.5):
             self.preamble.append(Line("other", f"scaler = {made} if use_amp else None"))
-        elif self.amp in ("always", "branch") and self.rng.random() < 0.5:
+        elif self.amp in ("always", "branch") and chance(self.rng, 0.5):
             self.preamble.append(Line("other", f"scaler = {made}"))
 
     def cycles(self) -> list[Item]:
         """Each optimizer has its own backward, step and (perhaps) update; as in a GAN, or independent."""
         self.window, self.division, self.autocast = "1", False, False
         a, b = self.pairs
-        if self.rng.random() < 0.5:
+        if chance(self.rng, 0.5):
             losses = ("crit(net_a(xb), yb)", "crit(net_b(xb), yb)")
         else:  # b is the discriminator; its gradients of the generator's loss are cleared before its own
             losses = ("crit(net_b(net_a(xb)), yb)", "crit(net_b(net_a(xb).detach()), yb)")
-        own_update = self.rng.random() < 0.6
+        own_update = chance(self.rng, 0.6)
         body: list[Item] = []
         order = list(zip((a, b), losses))
-        if self.rng.random() < 0.5:
+        if chance(self.rng, 0.5):
             order.reverse()
         for number, (p, loss) in enumerate(order):
             body += [
@@ -396,7 +403,7 @@ class Composer:
             flush = [Block("boundary", rng.choice(("if count:", "if count > 0:", "if count != 0:")), copy.deepcopy(guarded))]
             loop = [Block("loop", "for xb, yb in loader:", body)]
             start: list[Item] = [Line("other", "count = 0")]
-            return [*start, *first, *loop, *(flush if rng.random() < 0.4 else [])]
+            return [*start, *first, *loop, *(flush if chance(rng, 0.4) else [])]
         if style == "running":
             body = [Line("other", "count += 1"), *batch, Block("boundary", f"if count % {n} == 0:", guarded)]
             return [Line("other", "count = 0"), *first, Block("loop", "for xb, yb in loader:", body)]
@@ -416,7 +423,7 @@ class Composer:
         if style == "continue":
             body = [*batch, Block("skip", f"if {no}:", [Line("other", "continue")]), *guarded]
             return [*first, Block("loop", head, body)]
-        if style == "modulo" and rng.random() < 0.25:  # cleared at the beginning of a window
+        if style == "modulo" and chance(rng, 0.25):  # cleared at the beginning of a window
             opening = "(i - 1)" if style == "start1" else "i"
             body = [Block("boundary", f"if {opening} % {n} == 0:", zero), *batch, Block("boundary", f"if {test}:", tail)]
             return [Block("loop", head, body)]
@@ -426,7 +433,7 @@ class Composer:
             test = f"{test} or {last}"
         if style == "flag":
             body = [*batch, Line("other", f"boundary = {test}"), Block("boundary", "if boundary:", guarded)]
-            if rng.random() < 0.5:
+            if chance(rng, 0.5):
                 body = [body[-2], *body[:-2], body[-1]]
         else:
             body = [*batch, Block("boundary", f"if {test}:", guarded)]
@@ -490,7 +497,7 @@ def double(tree: Tree, rng: Random, _: Composer) -> bool:
     if not lines:
         return False
     holder, index, _, line = rng.choice(lines)
-    where = index + 1 if rng.random() < 0.5 else rng.randint(index + 1, len(holder))
+    where = index + 1 if chance(rng, 0.5) else rng.randint(index + 1, len(holder))
     holder.insert(where, copy.copy(line))
     return True
 
@@ -504,7 +511,7 @@ def move_out(tree: Tree, rng: Random, _: Composer) -> bool:
     outer = inside[-2].body if len(inside) > 1 else tree
     if inside[-1] not in outer:
         outer = inside[-2].orelse
-    where = outer.index(inside[-1]) + (rng.random() < 0.5)
+    where = outer.index(inside[-1]) + (chance(rng, 0.5))
     del holder[index]
     outer.insert(where, line)
     return True
@@ -581,7 +588,7 @@ def value_clip(tree: Tree, rng: Random, _: Composer) -> bool:
     if place is None:
         return False
     holder, index, net = place
-    if rng.random() < 0.7:
+    if chance(rng, 0.7):
         new: Item = Line("clip", f"torch.nn.utils.clip_grad_value_({net}.parameters(), {MAX_VALUE})")
     else:
         clamp = Line("clip", f"p.grad.clamp_(-{MAX_VALUE}, {MAX_VALUE})")
@@ -612,10 +619,10 @@ def division(tree: Tree, rng: Random, _: Composer) -> bool:
         ("p.grad /= scaler.get_scale()", "p.grad.div_(scaler.get_scale())", "p.grad.mul_(1.0 / scaler.get_scale())")
     )
     guarded: Item = Line("other", how)
-    if rng.random() < 0.5:
+    if chance(rng, 0.5):
         guarded = Block("other", "if p.grad is not None:", [guarded])
     new = Block("each", f"for p in {net}.parameters():", [guarded])
-    if rng.random() < 0.5 and isinstance(line := holder[index], Line) and line.role == "unscale":
+    if chance(rng, 0.5) and isinstance(line := holder[index], Line) and line.role == "unscale":
         holder[index] = new  # in place of unscale_: right only before a plain step
     else:
         holder.insert(index + rng.randint(0, 1), new)
@@ -799,7 +806,7 @@ class Refactoring:
         for holder, in_loop, whole in _bodies(self.body):
             if not in_loop:
                 continue
-            if whole and rng.random() < 0.4:
+            if whole and chance(rng, 0.4):
                 runs.append((holder, 0, len(holder), True))
             start = rng.randrange(len(holder))
             stop = rng.randint(start + 1, len(holder))
@@ -842,12 +849,12 @@ class Refactoring:
             body = [_Returns().visit(s) for s in body]
         parameters = list(needed)
         if style == "nested":
-            parameters = [n for n in needed if n not in self.fixed or rng.random() < 0.2]
+            parameters = [n for n in needed if n not in self.fixed or chance(rng, 0.2)]
         name = rng.choice(("train_step", "finish", "apply_gradients", "one_batch", "do_it")) + str(
             len(self.functions) + len(self.nested) + len(self.methods)
         )
         names = {p: p for p in parameters}
-        if style == "function" and rng.random() < 0.4:
+        if style == "function" and chance(rng, 0.4):
             new = [_OTHER_NAMES.get(p, p) for p in parameters]
             if len(set(new)) == len(new) and not set(new) & (set(stores) | set(loads)):
                 names = dict(zip(parameters, new))
@@ -940,7 +947,7 @@ def _refactored(preamble: Sequence[Item], tree: Sequence[Item], rng: Random) -> 
     if style == "class":
         rebound = set(_stores(body))
         attributes = {n for n in (*parameters, *made_first) if n not in rebound and n != "loader"}
-        if rng.random() < 0.3:
+        if chance(rng, 0.3):
             attributes -= {"crit", "accum", "use_amp", "skip"}
         passed = [n for n in parameters if n not in attributes]
         to_self = {n: ast.Attribute(ast.Name("self", ast.Load()), n, ast.Load()) for n in attributes}
@@ -959,7 +966,7 @@ def _refactored(preamble: Sequence[Item], tree: Sequence[Item], rng: Random) -> 
         methods += [fit, *others]
         functions.append(ast.ClassDef("Trainer", bases=[], keywords=[], body=methods, decorator_list=[], type_params=[]))
         main = ast.parse(f"trainer = Trainer({', '.join(kept)})\ntrainer.fit({', '.join(passed)})").body
-        if rng.random() < 0.3:
+        if chance(rng, 0.3):
             main = ast.parse(f"Trainer({', '.join(kept)}).fit({', '.join(passed)})").body
         functions.append(_function("program", parameters, main))
     else:
@@ -1071,16 +1078,34 @@ def filled(choice: Choice, parameters: Sequence[str], source: str) -> dict[str, 
         "use_amp": lambda kit: choice["use_amp"],
         "skip": lambda kit: choice["skip"],
     }
-    if "scaler" in parameters and "scaler is" in source and not choice["use_amp"]:
-        fill["scaler"] = lambda kit: None
+    if "scaler" in parameters and not choice["use_amp"]:
+        if re.search(r"scaler is (not )?None", source):
+            fill["scaler"] = lambda kit: None
+        elif "enabled=use_amp" in source or "enabled=self.use_amp" in source:  # autocast's flag is the scaler's
+            fill["scaler"] = lambda kit: importlib.import_module("torch").amp.GradScaler(kit.device, enabled=False)
     return fill
 
 
-def torch_verdict(program: Generated, everything: bool = False) -> TorchVerdict:
-    """Run a program on torch, with one choice of its arguments after the other until one shows that it is wrong."""
+def _used_scaler(kit: testing.Kit) -> Any:
+    """A scaler in the middle of somebody else's window: that one has stepped, and will not update before us."""
+    torch = importlib.import_module("torch")
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    kit.scaler.scale(weight.sum()).backward()
+    kit.scaler.step(optimizer)
+    kit.optimizer_of_the_other = optimizer  # type: ignore[attr-defined]  # ids must stay unique
+    return kit.scaler
+
+
+def torch_verdict(program: Generated, everything: bool = False, used_scaler: bool = False) -> TorchVerdict:
+    """
+    Run a program on torch, with one choice of its arguments after the other until one shows that it is wrong.
+
+    `everything`: all choices also with loose clips. `used_scaler`: an argument `scaler` has scaled and checked before.
+    """
     parameters = program.parameters
     wide = choices(parameters)
-    if "use_amp" not in parameters and "scaler is" not in program.source:
+    if "use_amp" not in parameters and not re.search(r"scaler is (not )?None", program.source):
         wide = [choice for choice in wide if choice["use_amp"]]
     loose = program.source
     for literal, other in LOOSE.items():
@@ -1092,8 +1117,11 @@ def torch_verdict(program: Generated, everything: bool = False) -> TorchVerdict:
     for clips, source, some in looks:
         function = function_of(source)
         for choice in some:
+            fill = filled(choice, parameters, source)
+            if used_scaler:
+                fill.setdefault("scaler", _used_scaler)
             try:
-                verdict = testing.judge(function, fill=filled(choice, parameters, source))
+                verdict = testing.judge(function, fill=fill)
             except testing.ProgramError as error:
                 raise Unjudged(str(error)) from error
             steps += verdict.steps
@@ -1160,6 +1188,8 @@ def compare(program: Generated) -> Comparison:
     """Judge a program twice. Raises `Unjudged`."""
     torch = torch_verdict(program)
     engine = engine_verdict(program.source)
+    if torch.word == "right" and not torch.steps:
+        raise Unjudged("nothing is applied")
     if torch.word == "right" and engine.faults:
         torch = torch_verdict(program, everything=True)
     wrong = torch.word != "right"
@@ -1168,26 +1198,63 @@ def compare(program: Generated) -> Comparison:
         problem = "missed"
     elif not wrong and engine.faults and not shown_otherwise(program, engine.kinds):
         problem = "false alarm"
-    return Comparison(program, torch, engine, problem, _limit(program, engine, problem) if problem else "")
+    found = Comparison(program, torch, engine, problem)
+    limit = next((name for name, applies in LIMITS.items() if applies(found)), "") if problem else ""
+    return dataclasses.replace(found, limit=limit)
 
 
-def _limit(program: Generated, engine: EngineVerdict, problem: str) -> str:
-    return next((name for name, applies in LIMITS.items() if applies(program, engine, problem)), "")
+def _too_loose_beside_a_right_one(found: Comparison) -> bool:
+    right = re.search(rf"clip_grad\w*_\(.*\b{re.escape(MAX_NORM)}[,)]", found.program.source)
+    return found.problem == "false alarm" and found.engine.kinds == {FaultKind.CLIP_THRESHOLD_UNIT} and bool(right)
 
 
-def _too_loose_beside_a_right_one(program: Generated, engine: EngineVerdict, problem: str) -> bool:
-    right = re.search(rf"clip_grad\w*_\(.*\b{re.escape(MAX_NORM)}[,)]", program.source)
-    return problem == "false alarm" and engine.kinds == {FaultKind.CLIP_THRESHOLD_UNIT} and bool(right)
-
-
-def _unknown_owners(program: Generated, engine: EngineVerdict, problem: str) -> bool:
-    given = {"net", "net_a", "net_b", "nets"} & set(program.parameters), {"opt", "opt_a", "opt_b", "opts"} & set(program.parameters)
+def _unknown_owners(found: Comparison) -> bool:
+    given = {"net", "net_a", "net_b", "nets"} & set(found.program.parameters), {"opt", "opt_a", "opt_b", "opts"} & set(found.program.parameters)
     several = len(given[1]) > 1 or "opts" in given[1]
-    return problem == "missed" and several and "SGD(" not in program.source
+    return found.problem == "missed" and several and "SGD(" not in found.program.source
+
+
+def _dead(found: Comparison) -> bool:
+    """Whether the flagged clips change nothing at all: their gradients are cleared, or never applied."""
+    clips = {FaultKind.CLIP_SCALED, FaultKind.CLIP_PARTIAL, FaultKind.CLIP_THRESHOLD_UNIT, FaultKind.EDIT_SCALED}
+    left = {(row, kind) for row, kind in found.engine.faults if kind in clips}
+    if found.problem != "false alarm" or not left:
+        return False
+    tree = ast.parse(found.program.source)
+    for node in ast.walk(tree):
+        for name in ("body", "orelse"):
+            if isinstance(inner := getattr(node, name, None), list):
+                rows = {row for row, _ in left}
+                inner[:] = [ast.Pass() if isinstance(s, ast.Expr) and s.lineno in rows else s for s in inner]
+    without = Generated(ast.unparse(ast.fix_missing_locations(tree)))
+    rest = found.engine.kinds - clips
+    return _same_effect(found.program, without) and (not rest or shown_otherwise(found.program, rest))
+
+
+def _same_effect(one: Generated, other: Generated) -> bool:
+    for choice in choices(one.parameters):
+        records = [
+            testing._run(
+                function_of(each.source), testing._Setting("cpu", 8), filled(choice, one.parameters, one.source)
+            )
+            for each in (one, other)
+        ]
+        if not testing._same_steps(*records, 1e-6):
+            return False
+    return True
+
+
+def _another_entry(found: Comparison) -> bool:
+    """Whether it fails only because the scaler that it is given is fresh."""
+    if found.problem != "missed" or found.torch.word != "raises" or "scaler" not in found.program.parameters:
+        return False
+    return torch_verdict(found.program, used_scaler=True).word == "right"
 
 
 #: What the two verdicts may differ in, by name: each is told in docs/limitations.md.
-LIMITS: dict[str, Callable[[Generated, EngineVerdict, str], bool]] = {
+LIMITS: dict[str, Callable[[Comparison], bool]] = {
+    "a scaler that is an argument may have been used before": _another_entry,
+    "a clip of gradients that are never applied": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
     "several optimizers are arguments, and nothing in the text says whose parameters they own": _unknown_owners,
 }

@@ -32,7 +32,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=no_cuda)]
 # What these rules flag applies gradients that depend on S, or raises.
 UNIT_RULES = frozenset(f"AMP{number}" for number in (101, 102, 104, 105, 106, 201, 202, 301, 303, 304, 308, 401, 402))
 # What these rules flag fares differently from a right program once a gradient overflows.
-OVERFLOW_RULES = frozenset({"AMP302", "AMP503"})
+OVERFLOW_RULES = frozenset({"AMP302", "AMP305", "AMP307", "AMP503"})
 
 module = functools.cache(load_module)
 

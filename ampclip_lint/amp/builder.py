@@ -216,7 +216,8 @@ class Builder:
             return false, true
         if formula[0] == "either":
             return list(self.flow.cur), list(self.flow.cur)
-        start, done = self.flow.cur, []
+        start: list[Dangling] = self.flow.cur
+        done: list[Dangling] = []
         for part in formula[1]:
             true, false = self.split(part)
             if formula[0] == "and":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import libcst as cst
 
@@ -22,6 +23,7 @@ from ampclip_lint.amp.units import (
     ScaleOf,
     Stored,
     Sum,
+    UnitExpr,
 )
 from ampclip_lint.amp.values import (
     NONE,
@@ -385,7 +387,7 @@ class Calls(Expressions):
         """Keep the unit that a value has now under a name: what it was made from may change before it is used."""
         slot = self.ref(("slot", self.frame.id, name, self.twin.lineno if self.twin is not None else 0), name)
         self.emit(Draft("store", (slot, value.unit)))
-        return Tensor(Stored(slot), value.reach, value.of_gradients, value.of_weights, value.base, value.of_loss)
+        return replace(value, unit=Stored(slot))
 
     def parameter(self, frame: Frame, name: str, annotation: ast.expr | None) -> Value:
         """An unknown argument; an annotation may say what kind of thing it is."""
@@ -414,16 +416,21 @@ class Calls(Expressions):
         for info in frame.info.module.functions.values():
             if info is frame.info or not _makes_optimizers(info):
                 continue
-            evidence = (self.scaler_evidence, self.optimizer_evidence, self.module_evidence, self.framework_evidence)
-            saved = [set(part) for part in evidence]  # type: ignore[call-overload]
+            evidence: list[set[Any]] = [
+                self.scaler_evidence, self.optimizer_evidence, self.module_evidence, self.framework_evidence,
+            ]
+            saved = [set(part) for part in evidence]
             value = self.in_scratch(
-                lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name)))  # type: ignore[misc]
+                lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name)))
             )
             if not isinstance(value, (Seq, Map)):
                 for part, before in zip(evidence, saved):
                     part.intersection_update(before)
-            items = value.items if isinstance(value, (Seq, Map)) else ()
-            members = [item[1] if isinstance(value, Map) else item for item in items]
+            members: list[Value] = []
+            if isinstance(value, Map):
+                members = [item for _, item in value.items]
+            elif isinstance(value, Seq):
+                members = list(value.items)
             if members and all(isinstance(m, Obj) and m.kind is Kind.OPTIMIZER for m in members):
                 found.append(value)
         return found[0] if len(found) == 1 else None
@@ -1007,6 +1014,8 @@ class Calls(Expressions):
             return self.hook(base.params, first, node)
         if name in ("isnan", "isinf", "isfinite", "any", "all", "numel", "dim", "size", "detach_", "requires_grad_", "register_hook"):
             return self.fresh(self.label(node))
+        if name in ("clamp", "clip", "nan_to_num"):
+            return Tensor(unit_of(base), frozenset(), True, clamped=True)
         if name in ("clone",):
             return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{self.label(node)}")
         return self.tensor_method(self.tensor(unit_of(base), (base,), node), name, arguments, node)
@@ -1014,6 +1023,9 @@ class Calls(Expressions):
     def copy_gradient(self, base: Grads, value: Value, node: cst.CSTNode) -> Value:
         """``p.grad = f(p.grad)``: a factor where it is one, else whatever unit the value has."""
         target = self.targets(base)
+        if isinstance(value, Tensor) and value.clamped:
+            self.emit(Draft("clip", (target, PLAIN, "value")))
+            return base
         factor = Product(unit_of(value), Inverse(OfGradients((target,))))
         if isinstance(value, Tensor) and value.of_gradients:
             self.edit_by_factor(target, factor, value, node)
@@ -1098,6 +1110,11 @@ class Calls(Expressions):
             from ampclip_lint.amp.builder import all_of, any_of
 
             return Cond(any_of(formulas) if name == "any" else all_of(formulas))
+        if tail in ("clamp", "clip", "nan_to_num") and isinstance(first, Grads):
+            if isinstance(arguments.keyword.get("out"), Grads):
+                self.emit(Draft("clip", (self.targets(first), unit_of(arguments.get(1, "min")), "value")))
+                return first
+            return Tensor(unit_of(first), frozenset(), True, clamped=True)
         numeric = [a for a in arguments.all() if self._has_unit(a)]
         if numeric:
             if name in api.ROOTS:
@@ -1133,8 +1150,8 @@ class Calls(Expressions):
                 return any(self._has_unit(item) for item in items)
         return False
 
-    def _unit(self, values: list[Value]) -> object:
-        parts = []
+    def _unit(self, values: list[Value]) -> UnitExpr:
+        parts: list[UnitExpr] = []
         for value in values:
             if isinstance(value, Seq):
                 parts += [unit_of(item) for item in value.items]

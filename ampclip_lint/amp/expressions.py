@@ -74,7 +74,7 @@ class Expressions(Builder):
 
     # -- places and symbols -----------------------------------------------------------------------------------------
 
-    def site(self, label: Hashable = "") -> Key:
+    def site(self, label: Hashable = "") -> tuple[Hashable, ...]:
         """A key for what this place of the program produces; the same each time that the place is walked."""
         return (self.frame.id, self.twin.lineno, self.twin.col_offset, label)
 
@@ -279,16 +279,13 @@ class Expressions(Builder):
             return base
         if name == "param_groups":
             return Groups(key)
-        cls = self.class_of(base, node)
-        if cls is not None:
-            method = self.program.method(cls, name)
+        fitting = self.class_of(base, node)
+        if fitting is not None:
+            method = self.program.method(fitting, name)
             if method is not None:
                 if "property" in method.decorators or "cached_property" in "".join(method.decorators):
                     return self.property_value(method, base, name, node)
                 return Fn(method, -1, base)
-            default = self._class_variable(cls, name)
-            if default is not None:
-                return default
         return Sym(("attr", key, name), text=self.text(node))
 
     def property_value(self, method: FunctionInfo, base: Value, name: str, node: cst.BaseExpression) -> Value:
@@ -299,15 +296,6 @@ class Expressions(Builder):
 
     def call_expression(self, node: cst.Call) -> Value:
         raise NotImplementedError
-
-    def _class_variable(self, cls: ClassInfo, name: str) -> Value | None:
-        for current in self.program.mro(cls):
-            if name in current.fields:
-                value = current.fields[name]
-                if isinstance(value, ast.Constant) and isinstance(value.value, (bool, int, float, str, type(None))):
-                    # A class variable may be overridden on the instance or by a subclass: only methods are firm.
-                    return None
-        return None
 
     def _super_method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
         for current in self.program.mro(cls)[1:]:

@@ -429,23 +429,33 @@ class _Linker:
             return None
         if len(self.optimizers) == 1:
             return Backward(expr, (self.optimizers[0],), (), self.asks)
+        must = self.owned_by(reach) if reach else ()
+        if must and all(self.owned.get(optimizer) is not None for optimizer in self.optimizers):
+            return Backward(expr, must, (), self.asks)
         if self._only_backward():
             return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
-            must = self.owned_by(reach)
             unknown = tuple(o for o in self.optimizers if o not in must and self.owned.get(o) is None)
             if must:
                 return Backward(expr, must, unknown, self.asks)
         return Backward(expr, (), tuple(self.optimizers), self.asks)
 
     def _only_backward(self) -> bool:
-        """Whether one backward (one scaled and one plain) must have made all gradients of the function."""
-        spans: dict[bool, set[Hashable]] = {True: set(), False: set()}
+        """Whether one backward must have made all gradients of the function: a scaled one, with at most a plain one
+        in the other arm of the same branch."""
+        places: dict[bool, dict[Hashable, int]] = {True: {}, False: {}}
         for index, draft in self.drafts:
             if draft.name == "backward":
                 place = self.graph.nodes[index].place
-                spans[bool(self.scales_in(draft.args[0]))].add((id(place.twin), id(place.call)))
-        return len(spans[True]) <= 1 and len(spans[False]) <= 1
+                places[bool(self.scales_in(draft.args[0]))][(id(place.twin), id(place.call))] = index
+        if len(places[True]) > 1 or len(places[False]) > 1:
+            return False
+        if not places[True] or not places[False]:
+            return True
+        (scaled,), (plain,) = places[True].values(), places[False].values()
+        return any(
+            (scaled in yes and plain in no) or (plain in yes and scaled in no) for _, yes, no in self.low.switches
+        )
 
     def _clip(self, args: tuple[Any, ...]) -> Any:
         target, bound, kind = args[:3]

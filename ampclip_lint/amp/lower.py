@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.builder import Draft, Env, Flow, Frame, Phi, Scope, unit_of
+from ampclip_lint.amp.builder import Dangling, Draft, Env, Flow, Frame, Phi, Scope, unit_of
 from ampclip_lint.amp.calls import Arguments, Calls, uses_as_optimizers
 from ampclip_lint.amp.units import PLAIN, Inverse, Product, Stored
 from ampclip_lint.amp.values import (
@@ -22,6 +22,7 @@ from ampclip_lint.amp.values import (
     Groups,
     Items,
     Key,
+    Kind,
     Map,
     Mod,
     Obj,
@@ -31,7 +32,7 @@ from ampclip_lint.amp.values import (
     Tensor,
     Value,
 )
-from ampclip_lint.flow.facts import Atom, Equals, Forget
+from ampclip_lint.flow.facts import Atom, Equals, Forget, Shift
 from ampclip_lint.flow.graph import Edge
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
 
@@ -72,8 +73,8 @@ class Lowering(Calls):
 
     def lower(self, node: cst.CSTNode, twin: ast.stmt) -> None:
         match node:
-            case cst.Expr(value=value):
-                self.evaluate(value)
+            case cst.Expr(value=expression):
+                self.evaluate(expression)
             case cst.Assign():
                 self.making = self._makes(node.value, self.text(node.targets[0].target))
                 value = self.keep(self.evaluate(node.value), node)
@@ -126,7 +127,7 @@ class Lowering(Calls):
 
     def _makes(self, value: cst.BaseExpression | None, target: str) -> dict[int, Key]:
         """Objects that different arms of a branch make for one name are one object: only one of them ever exists."""
-        calls = [value]
+        calls: list[cst.BaseExpression | None] = [value]
         while any(isinstance(call, cst.IfExp) for call in calls):
             calls = [
                 part for call in calls for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
@@ -380,18 +381,10 @@ class Lowering(Calls):
                     return Seq(tuple(Seq(tuple(self._nth(part, i, node) for part in parts)) for i in range(length)))
             return Items(tuple(parts))
         if name == "range":
-            if all(isinstance(part, Const) and isinstance(part.value, int) for part in parts):
-                numbers = range(*(part.value for part in parts if isinstance(part, Const)))  # type: ignore[arg-type]
-                if len(numbers) <= 2 and self._worth_unrolling(twin):
-                    return Seq(tuple(Const(number) for number in numbers))
             start = parts[0] if len(parts) > 1 else Const(0)
             step = parts[2] if len(parts) > 2 else Const(1)
             return Items((start,), counted=step == Const(1))
         return parts[0] if parts else Seq(())
-
-    @staticmethod
-    def _worth_unrolling(twin: ast.stmt) -> bool:
-        return False
 
     def _nth(self, collection: Value, index: int, node: cst.CSTNode) -> Value:
         """An element of a collection, known or not."""
@@ -483,7 +476,7 @@ class Lowering(Calls):
         finally:
             self.elements.pop()
 
-    def site(self, label: Hashable = "") -> Key:
+    def site(self, label: Hashable = "") -> tuple[Hashable, ...]:
         if self.elements:
             return (*super().site(label), tuple(self.elements))
         return super().site(label)
@@ -531,7 +524,15 @@ class Lowering(Calls):
             value = self.flow.env[slot]
             self.flow.env[slot] = Sym(value.key, value.offset + 1, value.text) if isinstance(value, Sym) else self.fresh("advance")
 
-        self._loop(head, bound_body, node, twin, "for", advance, {slot})
+        def leave() -> None:
+            # Behind the loop the counter is the length of what it counted.
+            counted_to = self.flow.env.get(slot)
+            over = self.pure_key(iterable.of[1]) if isinstance(iterable, Items) and len(iterable.of) == 2 else None
+            if over is not None and start == Const(0) and isinstance(counted_to, Sym):
+                length = Sym(("pure", "len", (over,)))
+                self.emit(Shift(self.subject(length), self.subject(counted_to), counted_to.offset))
+
+        self._loop(head, bound_body, node, twin, "for", advance, {slot}, leave)
         self.flow.env.pop(slot, None)
 
     def _some_element(self, collection: Value, node: cst.CSTNode) -> Value:
@@ -568,6 +569,7 @@ class Lowering(Calls):
         kind: str,
         advance: Callable[[], None] | None = None,
         always: Iterable[Key] = (),
+        leave: Callable[[], None] | None = None,
     ) -> None:
         """A loop in general: a head where all rounds meet, the body, the way back and the way out."""
         site = self.site("loop")
@@ -622,6 +624,8 @@ class Lowering(Calls):
         if kind == "for":
             outside = self._after_some_rounds(outside, junction, entry_ends)
         self.flow = outside
+        if leave is not None:
+            leave()
         if node is not None and node.orelse is not None and not self.dead:
             assert isinstance(twin, (ast.For, ast.AsyncFor, ast.While))
             self.block(node.orelse.body, twin.orelse)
@@ -646,12 +650,12 @@ class Lowering(Calls):
         return result
 
     def _after_some_rounds(
-        self, outside: Flow, junction: int, entry: list[tuple[int, tuple[object, ...], str]]
+        self, outside: Flow, junction: int, entry: list[Dangling]
     ) -> Flow:
         """Two ways out of a for loop: behind a round, and, in doubt, without any."""
         zero = self.graph.add(None, self.place)
         for source, guards, _ in entry:
-            self.graph.connect(source, Edge(zero, guards, "zero rounds"))  # type: ignore[arg-type]
+            self.graph.connect(source, Edge(zero, guards, "zero rounds"))
         # The junction's own exit is taken behind a round only: rounds come back over `rounds`.
         rounds = self.graph.add(None, self.place)
         moved: list[tuple[int, Edge]] = []
@@ -914,7 +918,7 @@ class Lowering(Calls):
 
                 instance = Cls(info.owner)
             else:
-                instance = Obj(("instance", frame_path), self._kind_of_instance(info), info.owner, info.self_name)
+                instance = Obj(("instance", frame_path), Kind.INSTANCE, info.owner, info.self_name)
                 if info.name != "__init__":
                     self._prepare_instance(info, instance)
         if info.outer is not None:
@@ -928,12 +932,6 @@ class Lowering(Calls):
             once()
             return
         self._loop(lambda: (self.fork(), Flow([], self.flow.env)), once, None, self.twin, "while")
-
-    @staticmethod
-    def _kind_of_instance(info: FunctionInfo) -> object:
-        from ampclip_lint.amp.values import Kind
-
-        return Kind.INSTANCE
 
     def _prepare_instance(self, info: FunctionInfo, instance: Value) -> None:
         """What the instance's attributes are: from ``__init__``, then from the other methods that set them."""
@@ -1009,14 +1007,10 @@ class Lowering(Calls):
             saved = (self.frame, self.statement, self.twin, self.place)
             self.twin = frame.info.node.body[-1]
             self.at()
-            function = Fn(inner, frame.id)
-            self._loop(
-                lambda: (self.fork(), self.fork()),
-                lambda function=function, inner=inner: self.enter(inner, function.frame, None, None, self.site(("outside", inner.name))),  # type: ignore[misc]
-                None,
-                self.twin,
-                "while",
-            )
+            def call(inner: FunctionInfo = inner) -> None:
+                self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
+
+            self._loop(lambda: (self.fork(), self.fork()), call, None, self.twin, "while")
             self.frame, self.statement, self.twin, self.place = saved
 
 

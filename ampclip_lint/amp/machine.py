@@ -283,8 +283,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state) if scaler in disabled else _update(scaler, new_scale, state, node)
         case ZeroGrad(optimizers):
             for optimizer in optimizers:
-                held = state.buffer(optimizer)
-                state = state.with_buffer(optimizer, Buffer(hooked_at=held.hooked_at, absent=held.absent))
+                old = state.buffer(optimizer)
+                state = state.with_buffer(optimizer, Buffer(hooked_at=old.hooked_at, absent=old.absent))
             return Outcome(state)
         case Hook(optimizers):
             for optimizer in optimizers:

@@ -22,10 +22,12 @@ from ampclip_lint.amp.ops import (
     ClipKind,
     Edit,
     Escape,
+    Hook,
     Multiply,
     NewScaler,
     Op,
     OptimizerStep,
+    RaiseOnNonfinite,
     Read,
     Scale,
     ScalerStep,
@@ -350,8 +352,12 @@ def describe(
             return f"gradients{whose(refs, 'of')} are multiplied by hand" + ("" if by == "1" else f" (unit {by})")
         case Edit(refs):
             return f"gradients{whose(refs, 'of')} are edited by hand" if concerns(refs) else None
-        case Read(refs):
-            return f"a statistic of the gradients{whose(refs, 'of')} is read" if concerns(refs) else None
+        case Read(value):
+            return f"a number of unit {names.units(evaluate(value, state, disabled))} is read"
+        case RaiseOnNonfinite():
+            return "raises where the norm is not finite"
+        case Hook(refs):
+            return f"a hook clamps the gradients{whose(refs, 'of')}" if concerns(refs) else None
         case Escape(_, refs):
             return "code outside the program may change the gradients" + whose(refs, "of") if concerns(refs) else None
     return None
@@ -399,7 +405,7 @@ def touched(op: object) -> tuple[Ref, ...]:
             return (op.buffer,)
         case OptimizerStep(optimizer):
             return (optimizer,)
-        case Clip(refs) | Multiply(refs) | Edit(refs) | Read(refs) | ZeroGrad(refs) | Escape(_, refs):
+        case Clip(refs) | Multiply(refs) | Edit(refs) | ZeroGrad(refs) | Hook(refs) | Escape(_, refs):
             return refs
     return ()
 

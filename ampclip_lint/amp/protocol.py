@@ -264,9 +264,11 @@ class Protocol:
         held = state.buffer(op.optimizer)
         scaled = [unit for unit in held.units if not unit.is_one]
         if held.units and held.applied:
-            stepped = [key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.STEPPED]
-            if stepped:
-                return Step(state, (Mark(FaultKind.DOUBLE_STEP, node, (op.optimizer,), stepped[0][0]),))
+            stepped = [key[0] for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.STEPPED]
+            if stepped or held.unscaled_at is not None and not held.maybe:
+                # The scaler has applied them already, in this window or before its last update.
+                scaler = stepped[0] if stepped else next(iter(state.scalers), None)
+                return Step(state, (Mark(FaultKind.DOUBLE_STEP, node, (op.optimizer,), scaler),))
         if scaled:
             owner = next((s for unit in scaled for s, _ in unit.powers), None)
             mark = Mark(FaultKind.STEP_ON_SCALED, node, (op.optimizer,), owner)
