@@ -68,7 +68,16 @@ def main() -> int:
             if counts["programs"] >= options.programs:
                 break
     print(f"torch {torch.__version__}, {time.perf_counter() - begun:.0f} s")
-    for name in ("programs", "right", "wrong", "raises", "not judged", "analysed incompletely", "missed", "false alarm"):
+    for name in (
+        "programs",
+        "right",
+        "wrong",
+        "raises",
+        "not judged",
+        "analysed incompletely",
+        "missed",
+        "false alarm",
+    ):
         print(f"{name:24}{counts[name]:6}")
     print(f"{'crashes':24}{len(crashes):6}")
     for limit, count in limits.most_common():

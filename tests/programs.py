@@ -126,7 +126,9 @@ class Composer:
         self.window = rng.choice(("1", "1", "accum", "accum", "2", "3"))
         self.loops = len(self.pairs) == 2 and chance(rng, 0.35)
         self.division = self.window != "1" and chance(rng, 0.7)
-        self.clip = rng.choice(("none", "norm", "norm", "norm", "norm", "value", "threshold", "joint", "measure", "total"))
+        self.clip = rng.choice(
+            ("none", "norm", "norm", "norm", "norm", "value", "threshold", "joint", "measure", "total")
+        )
         if self.clip in ("threshold",) and self.amp in ("branch", "none"):
             self.clip = "norm"
         self.autocast = chance(rng, 0.25)
@@ -400,7 +402,9 @@ class Composer:
                 Line("other", "count += 1"),
                 Block("boundary", f"if {reached}:", [*guarded, Line("other", "count = 0")]),
             ]
-            flush = [Block("boundary", rng.choice(("if count:", "if count > 0:", "if count != 0:")), copy.deepcopy(guarded))]
+            flush = [
+                Block("boundary", rng.choice(("if count:", "if count > 0:", "if count != 0:")), copy.deepcopy(guarded))
+            ]
             loop = [Block("loop", "for xb, yb in loader:", body)]
             start: list[Item] = [Line("other", "count = 0")]
             return [*start, *first, *loop, *(flush if chance(rng, 0.4) else [])]
@@ -425,7 +429,11 @@ class Composer:
             return [*first, Block("loop", head, body)]
         if style == "modulo" and chance(rng, 0.25):  # cleared at the beginning of a window
             opening = "(i - 1)" if style == "start1" else "i"
-            body = [Block("boundary", f"if {opening} % {n} == 0:", zero), *batch, Block("boundary", f"if {test}:", tail)]
+            body = [
+                Block("boundary", f"if {opening} % {n} == 0:", zero),
+                *batch,
+                Block("boundary", f"if {test}:", tail),
+            ]
             return [Block("loop", head, body)]
         last = "i == len(loader)" if style == "start1" else "i + 1 == len(loader)"
         ending = rng.choice(("", "", "last", "flush"))
@@ -721,7 +729,10 @@ def _augmented(top: ast.AST, name: ast.Name) -> bool:
 
 def _stores(nodes: Sequence[ast.AST]) -> list[str]:
     found = [
-        node.id for top in nodes for node in ast.walk(top) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for top in nodes
+        for node in ast.walk(top)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     return list(dict.fromkeys(found))
 
@@ -825,7 +836,9 @@ class Refactoring:
         stores = [name for name in _stores(run) if name not in hidden]
         loads = [name for name in _loads(run) if name not in hidden and name not in _GLOBALS]
         marker = {id(node) for top in run for node in ast.walk(top)}
-        others = [node for top in self.body for node in ast.walk(top) if id(node) not in marker and isinstance(node, ast.Name)]
+        others = [
+            node for top in self.body for node in ast.walk(top) if id(node) not in marker and isinstance(node, ast.Name)
+        ]
         wanted = [name for name in stores if any(n.id == name and isinstance(n.ctx, ast.Load) for n in others)]
         if any(n.id in stores and isinstance(n.ctx, ast.Store) for n in others):
             # A name that is bound on both sides: only a counter, read and returned, is safe.
@@ -894,8 +907,7 @@ def _bound(names: Sequence[ast.Name], name: str) -> bool:
 
 def _counts(run: Sequence[ast.stmt], name: str) -> bool:
     return any(
-        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
-        for node in run
+        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name for node in run
     )
 
 
@@ -915,7 +927,9 @@ class Generated:
 
     @property
     def parameters(self) -> list[str]:
-        function = next(n for n in ast.parse(self.source).body if isinstance(n, ast.FunctionDef) and n.name == "program")
+        function = next(
+            n for n in ast.parse(self.source).body if isinstance(n, ast.FunctionDef) and n.name == "program"
+        )
         return [a.arg for a in function.args.args]
 
 
@@ -955,16 +969,16 @@ def _refactored(preamble: Sequence[Item], tree: Sequence[Item], rng: Random) -> 
         for _ in range(rng.choice((0, 1, 1, 2, 3))):
             refactoring.outline()
         kept = [n for n in parameters if n in attributes or n in _loads(first)]
-        stored: list[ast.stmt] = [
-            ast.parse(f"self.{n} = {n}").body[0] for n in parameters if n in attributes
-        ]
+        stored: list[ast.stmt] = [ast.parse(f"self.{n} = {n}").body[0] for n in parameters if n in attributes]
         init = [*stored, *(_Rename(to_self).visit(s) for s in first)]
         methods: list[ast.stmt] = [_function("__init__", ["self", *kept], init)]
         inner = [_Rename(to_self).visit(s) for s in [*refactoring.nested, *refactoring.body]]
         fit = _function("fit", ["self", *passed], inner)
         others = [_Rename(to_self).visit(m) for m in refactoring.methods]
         methods += [fit, *others]
-        functions.append(ast.ClassDef("Trainer", bases=[], keywords=[], body=methods, decorator_list=[], type_params=[]))
+        functions.append(
+            ast.ClassDef("Trainer", bases=[], keywords=[], body=methods, decorator_list=[], type_params=[])
+        )
         main = ast.parse(f"trainer = Trainer({', '.join(kept)})\ntrainer.fit({', '.join(passed)})").body
         if chance(rng, 0.3):
             main = ast.parse(f"Trainer({', '.join(kept)}).fit({', '.join(passed)})").body
@@ -1005,7 +1019,9 @@ def _function(name: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast
     arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(p) for p in parameters], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
-    return ast.FunctionDef(name=name, args=arguments, body=body or ast.parse("pass").body, decorator_list=[], type_params=[])
+    return ast.FunctionDef(
+        name=name, args=arguments, body=body or ast.parse("pass").body, decorator_list=[], type_params=[]
+    )
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
@@ -1209,7 +1225,10 @@ def _too_loose_beside_a_right_one(found: Comparison) -> bool:
 
 
 def _unknown_owners(found: Comparison) -> bool:
-    given = {"net", "net_a", "net_b", "nets"} & set(found.program.parameters), {"opt", "opt_a", "opt_b", "opts"} & set(found.program.parameters)
+    given = (
+        {"net", "net_a", "net_b", "nets"} & set(found.program.parameters),
+        {"opt", "opt_a", "opt_b", "opts"} & set(found.program.parameters),
+    )
     several = len(given[1]) > 1 or "opts" in given[1]
     return found.problem == "missed" and several and "SGD(" not in found.program.source
 
@@ -1225,10 +1244,19 @@ def _dead(found: Comparison) -> bool:
         for name in ("body", "orelse"):
             if isinstance(inner := getattr(node, name, None), list):
                 rows = {row for row, _ in left}
-                inner[:] = [ast.Pass() if isinstance(s, ast.Expr) and s.lineno in rows else s for s in inner]
+                inner[:] = [_emptied(s) if getattr(s, "lineno", 0) in rows else s for s in inner]
     without = Generated(ast.unparse(ast.fix_missing_locations(tree)))
     rest = found.engine.kinds - clips
     return _same_effect(found.program, without) and (not rest or shown_otherwise(found.program, rest))
+
+
+def _emptied(statement: ast.stmt) -> ast.stmt:
+    """A clip that does nothing."""
+    if isinstance(statement, ast.Expr):
+        return ast.Pass()
+    if isinstance(statement, ast.Assign):
+        return ast.Assign(statement.targets, ast.Constant(None))
+    return statement
 
 
 def _same_effect(one: Generated, other: Generated) -> bool:
@@ -1390,11 +1418,15 @@ def _tidy(tree: ast.Module) -> str:
     tree.body = [
         s
         for s in tree.body
-        if not isinstance(s, (ast.FunctionDef, ast.ClassDef)) or s.name == "program" or len(re.findall(rf"\b{s.name}\b", text)) > 1
+        if not isinstance(s, (ast.FunctionDef, ast.ClassDef))
+        or s.name == "program"
+        or len(re.findall(rf"\b{s.name}\b", text)) > 1
     ]
     for s in tree.body:
         if isinstance(s, ast.ClassDef):
-            s.body = [m for m in s.body if not isinstance(m, ast.FunctionDef) or m.name == "__init__" or f".{m.name}(" in text]
+            s.body = [
+                m for m in s.body if not isinstance(m, ast.FunctionDef) or m.name == "__init__" or f".{m.name}(" in text
+            ]
         if isinstance(s, ast.FunctionDef) and s.name == "program":
             used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
             s.args.args = [a for a in s.args.args if a.arg in used]

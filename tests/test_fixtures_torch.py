@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from ampclip_lint.testing import (
+    Kit,
     Program,
     Verdict,
     judge,
@@ -33,6 +36,8 @@ DEVICES = ["cpu", pytest.param("cuda", marks=no_cuda)]
 UNIT_RULES = frozenset(f"AMP{number}" for number in (101, 102, 104, 105, 106, 201, 202, 301, 303, 304, 308, 401, 402))
 # What these rules flag fares differently from a right program once a gradient overflows.
 OVERFLOW_RULES = frozenset({"AMP302", "AMP305", "AMP307", "AMP503"})
+# What these rules flag shows in the one way or in the other.
+EITHER_RULES = frozenset({"AMP305", "AMP307"})
 
 module = functools.cache(load_module)
 
@@ -64,6 +69,80 @@ def shows_in_gradients(path: Path, program: Program) -> bool:
     return program.name.startswith("fn_bad_") or bool(codes(path, program) & UNIT_RULES)
 
 
+def logs(run: Callable[..., object], device: str) -> tuple[list[list[float]], list[float | None]]:
+    """What a program appends to `writer`: scaler disabled, S = 1, 8, 64, S changing. And the norms that it applies."""
+    kept: list[list[float]] = []
+
+    def writer(kit: Kit) -> list[float]:
+        kept.append([])
+        return kept[-1]
+
+    rows = judge(run, device=device, fill={"writer": writer}).rows
+    return [[float(number) for number in log] for log in kept], [row.applied for row in rows]
+
+
+def the_same(ours: list[float], theirs: list[float]) -> bool:
+    return len(ours) == len(theirs) and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(ours, theirs))
+
+
+def measures_the_scale(path: Path, program: Program, device: str) -> bool:
+    """What is logged, or done because of it, depends on S."""
+    run = function(path, program)
+    written, _ = logs(run, device)
+    return not judge(run, device=device).invariant or not all(the_same(written[1], log) for log in written)
+
+
+def forgets_the_scale(path: Path, program: Program, device: str) -> bool:
+    """After an overflow in the first backward, the scaler of the last step still has its initial scale."""
+    run, scalers, real = function(path, program), [], torch.amp.GradScaler.__init__
+
+    def init(self: object, *args: object, **kwargs: object) -> None:
+        real(self, *args, **kwargs)
+        scalers.append(self)
+
+    @functools.wraps(run)
+    def twice(*args: object, **kwargs: object) -> None:  # as the loop around it does
+        scalers.clear()
+        run(*args, **kwargs)
+        run(*args, **kwargs)
+
+    with mock.patch.object(torch.amp.GradScaler, "__init__", init):
+        judge_overflow(twice, device=device, at=1)
+    return len(scalers) > 1 and bool(scalers[-1].get_scale() == scalers[-1]._judged_base)
+
+
+def takes_one_norm_for_the_other(path: Path, program: Program, device: str) -> bool:
+    """With a clip that returns the norm after it, the program logs or applies something else."""
+    run, real = function(path, program), torch.nn.utils.clip_grad_norm_
+
+    def clip(parameters: object, *args: object, **kwargs: object) -> object:
+        params = list(parameters)  # type: ignore[call-overload]
+        real(params, *args, **kwargs)
+        return torch.nn.utils.get_total_norm([p.grad for p in params])
+
+    before = logs(run, device)
+    with mock.patch.dict(run.__globals__, clip_grad_norm_=clip):  # type: ignore[attr-defined]
+        with mock.patch.object(torch.nn.utils, "clip_grad_norm_", clip):
+            after = logs(run, device)
+    return before != after
+
+
+FACTS: dict[str, Callable[[Path, Program, str], bool]] = {
+    "AMP404": forgets_the_scale,
+    "AMP501": measures_the_scale,
+    "AMP502": measures_the_scale,
+    "AMP504": takes_one_norm_for_the_other,
+}
+MEASURING = [p for p in PROGRAMS if p.values[0].stem in ("scaled_norm_read", "stale_scale_read")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("path", "program"), MEASURING)
+def test_right_programs_measure_the_same_at_every_scale(path: Path, program: Program) -> None:
+    if not program.is_wrong:
+        written, _ = logs(function(path, program), "cpu")
+        assert all(the_same(written[0], log) for log in written)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("path", "program"), PROGRAMS)
 def test_torch_agrees_with_the_name(path: Path, program: Program, device: str) -> None:
@@ -73,11 +152,19 @@ def test_torch_agrees_with_the_name(path: Path, program: Program, device: str) -
     elif not program.is_wrong:
         assert verdict.invariant, verdict.rows
         assert verdict.clip_active, "no gradient was clipped, so invariance proves nothing"
+        if path.stem == "nonfinite_norm_raises":
+            assert judge_overflow(function(path, program), device=device).error is None
     elif shows_in_gradients(path, program):
         assert not verdict.invariant, verdict.rows
+    elif codes(path, program) & EITHER_RULES and not verdict.invariant:
+        pass
     elif codes(path, program) & OVERFLOW_RULES:
         overflow = judge_overflow(function(path, program), device=device)
+        if "AMP503" in codes(path, program):
+            assert overflow.error is not None
         assert overflow.applied or overflow.hidden or overflow.error is not None
+    elif facts := [FACTS[code] for code in codes(path, program) if code in FACTS]:
+        assert all(shows(path, program, device) for shows in facts)
     else:
         pytest.skip("what this rule flags shows neither in the gradients nor under an overflow")
 

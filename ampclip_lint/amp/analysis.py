@@ -52,9 +52,7 @@ class GradScalerDomain:
         self.protocol = Protocol(linked.clears)
         self.live = live_variables(linked.graph)
 
-    def transfer(
-        self, node: Node, state: State, facts: Facts
-    ) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
+    def transfer(self, node: Node, state: State, facts: Facts) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
         op = node.op
         if isinstance(op, PresumeEnabled):
             yield state, tuple((atom, op.holds) for atom in op.atoms if facts.value(atom) is None)
@@ -103,7 +101,8 @@ class Site:
     @property
     def span(self) -> Span:
         """Where the call stands. A clip or read by hand in a function that has nothing to do with scalers is shown
-        at the call that enters it."""
+        at the call that enters it.
+        """
         place: Place = self.node.place
         hand = isinstance(self.op, (Edit, Read)) or (
             isinstance(self.op, Clip) and self.op.kind in (ClipKind.HAND, ClipKind.ADAPTIVE)
@@ -163,8 +162,11 @@ class FunctionAnalysis:
         if graph.on_cycle(node.index):
             return any(graph.leads_to(node.index, index) and graph.leads_to(index, node.index) for index in updates)
         frame = node.place.frame
-        return frame.info is self.info and frame.info.self_name is None and not isinstance(frame.info.node, ast.Module) and any(
-            self.info.name in other.calls for other in self.info.module.everything if other is not self.info
+        return (
+            frame.info is self.info
+            and frame.info.self_name is None
+            and not isinstance(frame.info.node, ast.Module)
+            and any(self.info.name in other.calls for other in self.info.module.everything if other is not self.info)
         )
 
     def found(self) -> Iterator[tuple[Site, Mark, Visit[State]]]:
@@ -205,7 +207,9 @@ class FunctionAnalysis:
                 continue
             for visit in visits:
                 if isinstance(node.op, NewScaler) and self._is_remade(node):
-                    self._marks.setdefault(index, []).append((Mark(FaultKind.SCALER_RECREATED, index, (), node.op.scaler), visit))
+                    self._marks.setdefault(index, []).append(
+                        (Mark(FaultKind.SCALER_RECREATED, index, (), node.op.scaler), visit)
+                    )
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     self._marks.setdefault(mark.at, []).append((mark, visit))
 
@@ -303,7 +307,7 @@ def roots(program: ProgramIndex) -> list[FunctionInfo]:
     interesting = {
         info
         for info in interesting
-        if not isinstance(info.node, ast.Module) or info.words & {"backward", "unscale_"} and "step" in info.words
+        if not isinstance(info.node, ast.Module) or (info.words & {"backward", "unscale_"} and "step" in info.words)
     }
     result = []
     for info in everything:
@@ -342,7 +346,9 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     if result.exploration.exhausted:
         result.gaps.append(Gap(result.span, f"the paths of `{result.name}` are too many; some were not followed"))
     elif result.exploration.joined:
-        result.gaps.append(Gap(result.span, f"the worlds of `{result.name}` were joined; findings behind are uncertain"))
+        result.gaps.append(
+            Gap(result.span, f"the worlds of `{result.name}` were joined; findings behind are uncertain")
+        )
     result.find_faults()
     return result
 

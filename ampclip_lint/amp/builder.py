@@ -14,7 +14,7 @@ from typing import Any
 
 import libcst as cst
 
-from ampclip_lint.amp.units import PLAIN, Known, NO_UNITS, OfGradients, Ref, Stored, UnitExpr
+from ampclip_lint.amp.units import NO_UNITS, PLAIN, Known, OfGradients, Ref, Stored, UnitExpr
 from ampclip_lint.amp.values import (
     Choice,
     Cond,
@@ -289,7 +289,8 @@ class Builder:
 
     def _same_slot(self, key: Key, phi: Phi) -> None:
         """What a name holds where its content is unknown, and the one object that some path puts there, are the same
-        to the rest: only one of them exists."""
+        to the rest: only one of them exists.
+        """
         made = [option.key for option in phi.options if isinstance(option, Obj) and option.kind in _MACHINES]
         symbolic = [symbol.key for symbol in map(_identity, phi.options) if symbol is not None]
         if len(made) == 1 and symbolic:
@@ -498,6 +499,20 @@ def negate(formula: Formula) -> Formula:
 
 
 __all__ = [
-    "Builder", "Draft", "Env", "Flow", "Frame", "Key", "Obj", "Params", "Phi", "Place", "Scope", "TooLarge", "all_of", "any_of",
-    "negate", "unit_of",
+    "Builder",
+    "Draft",
+    "Env",
+    "Flow",
+    "Frame",
+    "Key",
+    "Obj",
+    "Params",
+    "Phi",
+    "Place",
+    "Scope",
+    "TooLarge",
+    "all_of",
+    "any_of",
+    "negate",
+    "unit_of",
 ]

@@ -57,24 +57,103 @@ from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dott
 #: Words that make a function worth following.
 PROTOCOL = frozenset(
     {
-        "backward", "unscale_", "zero_grad", "step", "update", "scale", "get_scale", "grad", "GradScaler", "param_groups",
-        "clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grads_with_norm_", "parameters", "optim",
-        "ShardedGradScaler", "is_enabled",
+        "backward",
+        "unscale_",
+        "zero_grad",
+        "step",
+        "update",
+        "scale",
+        "get_scale",
+        "grad",
+        "GradScaler",
+        "param_groups",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+        "clip_grad_norm",
+        "clip_grads_with_norm_",
+        "parameters",
+        "optim",
+        "ShardedGradScaler",
+        "is_enabled",
     }
 )
 #: Methods that torch's own objects have: seeing one of them says nothing about a class of the program.
 GENERIC = frozenset(
     {
-        "step", "update", "zero_grad", "scale", "backward", "parameters", "named_parameters", "train", "eval", "to", "cuda", "cpu",
-        "state_dict", "load_state_dict", "unscale_", "get_scale", "param_groups", "is_enabled", "forward", "modules",
-        "named_modules", "append", "items", "values", "keys", "get", "module", "item", "mean", "sum", "grad", "detach", "data",
-        "device", "size", "shape", "children", "apply", "requires_grad_", "defaults", "state", "add_param_group", "no_sync",
-        "dataset", "sampler", "set_epoch", "write", "log", "add_scalar", "close", "flush", "n", "lr", "name", "type",
+        "step",
+        "update",
+        "zero_grad",
+        "scale",
+        "backward",
+        "parameters",
+        "named_parameters",
+        "train",
+        "eval",
+        "to",
+        "cuda",
+        "cpu",
+        "state_dict",
+        "load_state_dict",
+        "unscale_",
+        "get_scale",
+        "param_groups",
+        "is_enabled",
+        "forward",
+        "modules",
+        "named_modules",
+        "append",
+        "items",
+        "values",
+        "keys",
+        "get",
+        "module",
+        "item",
+        "mean",
+        "sum",
+        "grad",
+        "detach",
+        "data",
+        "device",
+        "size",
+        "shape",
+        "children",
+        "apply",
+        "requires_grad_",
+        "defaults",
+        "state",
+        "add_param_group",
+        "no_sync",
+        "dataset",
+        "sampler",
+        "set_epoch",
+        "write",
+        "log",
+        "add_scalar",
+        "close",
+        "flush",
+        "n",
+        "lr",
+        "name",
+        "type",
     }
 )
 MAX_DEPTH = 14
 #: The words of functions that only look at objects or keep them.
-_HARMLESS = ("save", "load", "log", "print", "state_dict", "checkpoint", "dump", "lr_scheduler", "get_lr", "len", "id", "str", "repr")
+_HARMLESS = (
+    "save",
+    "load",
+    "log",
+    "print",
+    "state_dict",
+    "checkpoint",
+    "dump",
+    "lr_scheduler",
+    "get_lr",
+    "len",
+    "id",
+    "str",
+    "repr",
+)
 
 
 @dataclass
@@ -188,7 +267,9 @@ class Calls(Expressions):
     def _method_value(self, base: Value, name: str, function: Value, arguments: Arguments, node: cst.Call) -> Value:
         if isinstance(function, (Fn, Cls, Ext, Partial, LambdaFn)):
             return self.apply(function, arguments, node)
-        if isinstance(function, Obj) or isinstance(function, Sym) and function != Sym(("attr", self.key_of(base), name)):
+        if isinstance(function, Obj) or (
+            isinstance(function, Sym) and function != Sym(("attr", self.key_of(base), name))
+        ):
             return self.apply(function, arguments, node)
         if isinstance(base, Super):
             base = base.of
@@ -204,7 +285,9 @@ class Calls(Expressions):
             case Ext(name):
                 return self.external(name, arguments, node)
             case Partial(inner, args, kwargs):
-                merged = Arguments([*args, *arguments.positional], {**dict(kwargs), **arguments.keyword}, arguments.open)
+                merged = Arguments(
+                    [*args, *arguments.positional], {**dict(kwargs), **arguments.keyword}, arguments.open
+                )
                 return self.each_option(inner, node, lambda option: self.apply(option, merged, node))
             case Method(of, name) if isinstance(node.func, cst.Attribute):
                 return self.known_method(of, name, arguments, node)
@@ -229,9 +312,7 @@ class Calls(Expressions):
         if known is None:
             self._relevant[info] = False
             known = bool(info.words & PROTOCOL) or any(
-                self.relevant(other, strict=True)
-                for name in info.calls
-                for other in self.named(name)
+                self.relevant(other, strict=True) for name in info.calls for other in self.named(name)
             )
             known = known or any("clip" in word for word in info.calls)
             self._relevant[info] = known
@@ -281,7 +362,9 @@ class Calls(Expressions):
             self.gaps.append((self.place, f"calls are followed {MAX_DEPTH} deep; `{info.qualname}` was not entered"))
             return self.opaque(function, arguments, node)
         self.at(node)
-        return self.enter(info, function.frame, function.bound, arguments, self.site(("call", self.label(node), info.qualname)))
+        return self.enter(
+            info, function.frame, function.bound, arguments, self.site(("call", self.label(node), info.qualname))
+        )
 
     def opaque(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
         """A function that is not followed: its result reaches what its arguments reach, and its object."""
@@ -417,12 +500,13 @@ class Calls(Expressions):
             if info is frame.info or not _makes_optimizers(info):
                 continue
             evidence: list[set[Any]] = [
-                self.scaler_evidence, self.optimizer_evidence, self.module_evidence, self.framework_evidence,
+                self.scaler_evidence,
+                self.optimizer_evidence,
+                self.module_evidence,
+                self.framework_evidence,
             ]
             saved = [set(part) for part in evidence]
-            value = self.in_scratch(
-                lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name)))
-            )
+            value = self.in_scratch(lambda info=info: self.enter(info, -1, None, None, self.site(("maker", info.name))))
             if not isinstance(value, (Seq, Map)):
                 for part, before in zip(evidence, saved):
                     part.intersection_update(before)
@@ -483,7 +567,10 @@ class Calls(Expressions):
             kind_is_plain = not mine & overridden
             self.at(node)
             return self.new_scaler(None, arguments, node, None if kind_is_plain else info)
-        if any(base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(base) for base in outside):
+        if any(
+            base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(base)
+            for base in outside
+        ):
             return self.new_optimizer(arguments, node, info)
         obj = Obj(key, Kind.INSTANCE, info)
         self.construct(info, obj, arguments, node)
@@ -501,7 +588,9 @@ class Calls(Expressions):
             if self.depth() < MAX_DEPTH and self.relevant(init, strict=False):
                 self.at(node)
                 self.enter(init, -1, obj, arguments, self.site(("init", self.label(node) if node is not None else 0)))
-        elif any("dataclass" in (dotted(d.func if isinstance(d, ast.Call) else d) or "") for d in info.node.decorator_list):
+        elif any(
+            "dataclass" in (dotted(d.func if isinstance(d, ast.Call) else d) or "") for d in info.node.decorator_list
+        ):
             key = self.key_of(obj)
             names = [name for cls in reversed(self.program.mro(info)) for name in cls.fields]
             for index, name in enumerate(names):
@@ -609,7 +698,11 @@ class Calls(Expressions):
 
     def enabled(self, key: Key, text: str = "") -> Subject:
         """The subject "this scaler is enabled"."""
-        return Subject(("enabled", self.ref(key, text)), frozenset((("enabled", self.ref(key, text)),)), f"{text or 'scaler'} is enabled")
+        return Subject(
+            ("enabled", self.ref(key, text)),
+            frozenset((("enabled", self.ref(key, text)),)),
+            f"{text or 'scaler'} is enabled",
+        )
 
     def new_scaler(self, name: str | None, arguments: Arguments, node: cst.Call, cls: ClassInfo | None = None) -> Value:
         """A scaler is constructed: its ``enabled`` argument ties it to the flag that it is given."""
@@ -691,7 +784,9 @@ class Calls(Expressions):
         match base:
             case Grads():
                 return self.gradient_method(base, name, arguments, node)
-            case Tensor() if not (isinstance(base.base, Sym) and name not in api.IDENTITY_METHODS | {"backward", "pow", "sqrt"}):
+            case Tensor() if not (
+                isinstance(base.base, Sym) and name not in api.IDENTITY_METHODS | {"backward", "pow", "sqrt"}
+            ):
                 return self.tensor_method(base, name, arguments, node)
             case Params():
                 if name in ("register_hook", "register_post_accumulate_grad_hook"):
@@ -744,7 +839,20 @@ class Calls(Expressions):
             return self._method_clip(base, name, arguments, node)
         if api.says_clip(name) and any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]):
             return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
-        if name in ("cuda", "cpu", "to", "train", "eval", "half", "float", "double", "bfloat16", "compile", "share_memory", "requires_grad_"):
+        if name in (
+            "cuda",
+            "cpu",
+            "to",
+            "train",
+            "eval",
+            "half",
+            "float",
+            "double",
+            "bfloat16",
+            "compile",
+            "share_memory",
+            "requires_grad_",
+        ):
             if name == "eval" or name == "train":
                 self.module_evidence.add(key)
             return base
@@ -862,7 +970,11 @@ class Calls(Expressions):
         """``model.clip_grad_norm_(1.0)`` (FSDP), ``optimizer.clip_grad_norm(1.0)``; frameworks unscale by themselves."""
         key = self.key_of(base)
         first = arguments.positional[0] if arguments.positional else None
-        if isinstance(first, (Params, Grads)) or "parameters" in arguments.keyword or first is not None and not isinstance(first, (Const, Sym, Tensor)):
+        if (
+            isinstance(first, (Params, Grads))
+            or "parameters" in arguments.keyword
+            or (first is not None and not isinstance(first, (Const, Sym, Tensor)))
+        ):
             if key in self.framework_evidence or name == "clip_gradients":
                 return self.fresh(self.label(node))
             row = api.clip_call(f"torch.nn.utils.{name}") or api.CLIPS["torch.nn.utils.clip_grad_norm_"]
@@ -913,7 +1025,7 @@ class Calls(Expressions):
 
     def number(self, value: Tensor) -> Tensor:
         """A tensor taken out of the graph of gradients: a number to look at. Of a loss, it is one to read."""
-        of_loss = value.of_loss or not value.of_gradients and value.reach != frozenset() and value.unit != PLAIN
+        of_loss = value.of_loss or (not value.of_gradients and value.reach != frozenset() and value.unit != PLAIN)
         return Tensor(value.unit, frozenset(), value.of_gradients, value.of_weights, value.base, of_loss)
 
     def consume(self, values: list[Value]) -> None:
@@ -1012,7 +1124,19 @@ class Calls(Expressions):
             self.finite_tests += 1
         if name == "register_hook":
             return self.hook(base.params, first, node)
-        if name in ("isnan", "isinf", "isfinite", "any", "all", "numel", "dim", "size", "detach_", "requires_grad_", "register_hook"):
+        if name in (
+            "isnan",
+            "isinf",
+            "isfinite",
+            "any",
+            "all",
+            "numel",
+            "dim",
+            "size",
+            "detach_",
+            "requires_grad_",
+            "register_hook",
+        ):
             return self.fresh(self.label(node))
         if name in ("clamp", "clip", "nan_to_num"):
             return Tensor(unit_of(base), frozenset(), True, clamped=True)
@@ -1089,7 +1213,15 @@ class Calls(Expressions):
             return first if isinstance(first, Map) else self.fresh(self.label(node))
         if name in ("enumerate", "zip"):
             return self.fresh(self.label(node))
-        if name in api.IDENTITY or tail in ("DistributedOptimizer", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "tqdm"):
+        if name in api.IDENTITY or tail in (
+            "DistributedOptimizer",
+            "DistributedDataParallel",
+            "DataParallel",
+            "FullyShardedDataParallel",
+            "DDP",
+            "FSDP",
+            "tqdm",
+        ):
             return first if first is not None else Seq(())
         if name in ("torch.autograd.backward",) and first is not None:
             for item in first.items if isinstance(first, Seq) else (first,):
@@ -1099,12 +1231,25 @@ class Calls(Expressions):
             return Tensor(unit_of(first), frozenset(), False, False)
         if name in ("float", "int") and isinstance(first, Tensor):
             return self.number(first)
-        if name in ("torch.isfinite", "torch.isnan", "torch.isinf", "math.isfinite", "math.isnan", "math.isinf", "numpy.isfinite", "numpy.isnan"):
-            if isinstance(first, Grads) or isinstance(first, Tensor) and first.of_gradients:
+        if name in (
+            "torch.isfinite",
+            "torch.isnan",
+            "torch.isinf",
+            "math.isfinite",
+            "math.isnan",
+            "math.isinf",
+            "numpy.isfinite",
+            "numpy.isnan",
+        ):
+            if isinstance(first, Grads) or (isinstance(first, Tensor) and first.of_gradients):
                 self.finite_tests += 1
             return self.fresh(self.label(node), self.text(node))
         if name == "bool" and first is not None:
-            return Cond(self.formula(self.as_test(first))) if isinstance(first, (Sym, Cond, Const)) else self.fresh(self.label(node), self.text(node))
+            return (
+                Cond(self.formula(self.as_test(first)))
+                if isinstance(first, (Sym, Cond, Const))
+                else self.fresh(self.label(node), self.text(node))
+            )
         if name in ("any", "all") and isinstance(first, Seq):
             formulas = [self.formula(self.as_test(item)) for item in first.items]
             from ampclip_lint.amp.builder import all_of, any_of
@@ -1122,10 +1267,16 @@ class Calls(Expressions):
             if name in api.SAME_UNIT:
                 if name in ("min", "max", "torch.min", "torch.max") and len(arguments.positional) > 1:
                     bounded = self.tensor(Bounded(self._unit(numeric)), numeric, node)
-                    return bounded if name.endswith("min") or not self._is_small(arguments) else self.tensor(self._unit(numeric), numeric, node)
+                    return (
+                        bounded
+                        if name.endswith("min") or not self._is_small(arguments)
+                        else self.tensor(self._unit(numeric), numeric, node)
+                    )
                 return self.tensor(self._unit(numeric), numeric, node)
             if name in api.BOUNDED:
-                if name != "torch.minimum" and _is_floor("clamp", Arguments(arguments.positional[1:], arguments.keyword)):
+                if name != "torch.minimum" and _is_floor(
+                    "clamp", Arguments(arguments.positional[1:], arguments.keyword)
+                ):
                     return self.tensor(self._unit(numeric), numeric, node)
                 return self.tensor(Bounded(self._unit(numeric)), numeric, node)
         if name in api.PURE:
@@ -1138,7 +1289,9 @@ class Calls(Expressions):
 
     @staticmethod
     def _is_small(arguments: Arguments) -> bool:
-        return any(isinstance(a, Const) and isinstance(a.value, float) and 0 <= a.value < 0.1 for a in arguments.positional)
+        return any(
+            isinstance(a, Const) and isinstance(a.value, float) and 0 <= a.value < 0.1 for a in arguments.positional
+        )
 
     def _has_unit(self, value: Value) -> bool:
         match value:
@@ -1232,18 +1385,24 @@ class Calls(Expressions):
             return NONE
         return self.emit_clip(kind, params, bound, node, framework)
 
-    def emit_clip(self, kind: str, params: Value | None, bound: Value | None, node: cst.Call, framework: Key | None = None) -> Value:
+    def emit_clip(
+        self, kind: str, params: Value | None, bound: Value | None, node: cst.Call, framework: Key | None = None
+    ) -> Value:
         target = self.targets(params)
         self.at(node)
         measured = (
-            bound == NONE and kind != "value"
-            or isinstance(bound, Const) and bound.value in (float("inf"),)
-            or isinstance(bound, Sym) and bound.key == ("pure", "float", (("const", "str", "inf"),))
-            or isinstance(bound, Ext) and bound.name in ("math.inf", "torch.inf", "numpy.inf")
+            (bound == NONE and kind != "value")
+            or (isinstance(bound, Const) and bound.value in (float("inf"),))
+            or (isinstance(bound, Sym) and bound.key == ("pure", "float", (("const", "str", "inf"),)))
+            or (isinstance(bound, Ext) and bound.name in ("math.inf", "torch.inf", "numpy.inf"))
         )
         limit = None if measured else unit_of(bound)
         # The norm that comes back is the one before clipping.
-        slot = self.ref(("slot", self.frame.id, self.site(("norm", self.label(node)))), "norm") if kind != "value" else None
+        slot = (
+            self.ref(("slot", self.frame.id, self.site(("norm", self.label(node)))), "norm")
+            if kind != "value"
+            else None
+        )
         each = isinstance(params, Params) and params.single
         self.emit(Draft("clip", (target, limit, kind, framework, slot, each)))
         if slot is None:

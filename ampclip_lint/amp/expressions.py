@@ -52,8 +52,26 @@ _BUILTINS = frozenset(dir(__import__("builtins")))
 #: Attributes that only show another side of the same tensor or module.
 _SAME = frozenset({"data", "module", "_orig_mod", "T", "real", "values", "model"} - {"model", "values"})
 #: Keys made of other keys, and keys that a place of the program makes.
-_DERIVED = frozenset({"pure", "sym", "obj", "mod", "cond", "seq", "in", "equal", "greater", "difference", "truth", "choice", "call"})
-_ATOMIC = frozenset({"new", "phi", "param", "global", "tag", "scaler", "optimizer", "instance", "element", "const", "ext", "exception", "map"})
+_DERIVED = frozenset(
+    {"pure", "sym", "obj", "mod", "cond", "seq", "in", "equal", "greater", "difference", "truth", "choice", "call"}
+)
+_ATOMIC = frozenset(
+    {
+        "new",
+        "phi",
+        "param",
+        "global",
+        "tag",
+        "scaler",
+        "optimizer",
+        "instance",
+        "element",
+        "const",
+        "ext",
+        "exception",
+        "map",
+    }
+)
 _EDITING = cst.MultiplyAssign, cst.DivideAssign, cst.AddAssign, cst.SubtractAssign
 
 
@@ -347,7 +365,13 @@ class Expressions(Builder):
                 useful = [option for option in base.options if isinstance(option, (Seq, Map, Sym, Obj))]
                 if len(useful) == 1:
                     return self.item(useful[0], index, node)
-        key = base.key if isinstance(base, Map) else ("choice", base.key) if isinstance(base, Choice) else self.key_of(base)
+        key = (
+            base.key
+            if isinstance(base, Map)
+            else ("choice", base.key)
+            if isinstance(base, Choice)
+            else self.key_of(base)
+        )
         if key is not None:
             part = index.value if isinstance(index, Const) else self.key_of(index)
             if part is None:
@@ -607,9 +631,7 @@ class Expressions(Builder):
                 if isinstance(modulus, Subject) and isinstance(right, Sym):
                     base = Sym(right.key, 0, right.text)
                     if ("value", self.pure_key(base)) == modulus.key and right.offset < 0:
-                        return Atom(
-                            self.subject(left.of), Residue(modulus, right.offset - left.of.offset)
-                        )
+                        return Atom(self.subject(left.of), Residue(modulus, right.offset - left.of.offset))
                 return self._opaque(None, node)
             case Sym(), Const(None):
                 return Atom(self.subject(left), IsNone())
@@ -668,7 +690,9 @@ class Expressions(Builder):
         """The subject ``left - right``, with one spelling for both orders."""
         first, second = sorted((left, right), key=lambda sym: repr(sym.key))
         text = f"{first.text} - {second.text}"
-        return Subject(("difference", first.key, second.key), self.mentions(first.key) | self.mentions(second.key), text)
+        return Subject(
+            ("difference", first.key, second.key), self.mentions(first.key) | self.mentions(second.key), text
+        )
 
     def _opaque(self, key: Hashable, node: cst.CSTNode) -> Formula:
         """A truth value that nothing is known of; pure expressions give the same one each time."""
@@ -805,8 +829,16 @@ class Expressions(Builder):
             elif isinstance(value, Choice):
                 self.assign(target, self.fresh((self.label(node), index), _code(target)))
             elif isinstance(value, Tensor):
-                self.assign(target, Tensor(value.unit, value.reach, value.of_gradients, value.of_weights,
-                                           self.fresh((self.label(node), index), _code(target))))
+                self.assign(
+                    target,
+                    Tensor(
+                        value.unit,
+                        value.reach,
+                        value.of_gradients,
+                        value.of_weights,
+                        self.fresh((self.label(node), index), _code(target)),
+                    ),
+                )
             elif (key := self.key_of(value)) is not None:
                 self.assign(target, Sym(("attr", key, ("item", index)), text=_code(target)))
             else:
@@ -834,9 +866,7 @@ class Expressions(Builder):
 def _declared(info: FunctionInfo, kind: type[ast.Global] | type[ast.Nonlocal]) -> frozenset[str]:
     cache = info.__dict__.setdefault("_declared", {})
     if kind not in cache:
-        cache[kind] = frozenset(
-            name for node in ast.walk(info.node) if isinstance(node, kind) for name in node.names
-        )
+        cache[kind] = frozenset(name for node in ast.walk(info.node) if isinstance(node, kind) for name in node.names)
     found: frozenset[str] = cache[kind]
     return found
 
@@ -895,4 +925,4 @@ def _has_call(node: cst.CSTNode) -> bool:
     )
 
 
-__all__ = ["Draft", "Expressions", "Kind", "Items", "qualified"]
+__all__ = ["Draft", "Expressions", "Items", "Kind", "qualified"]

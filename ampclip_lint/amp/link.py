@@ -92,9 +92,7 @@ class _Linker:
         self.graph = lowering.graph
         reachable = set(self.graph.reachable())
         self.drafts: list[tuple[int, Draft]] = [
-            (node.index, node.op)
-            for node in self.graph.nodes
-            if node.index in reachable and isinstance(node.op, Draft)
+            (node.index, node.op) for node in self.graph.nodes if node.index in reachable and isinstance(node.op, Draft)
         ]
         self.drafts = self._unified()
         self.stores: dict[Ref, list[UnitExpr]] = {}
@@ -115,9 +113,7 @@ class _Linker:
     def _unified(self) -> list[tuple[int, Draft]]:
         """Drafts with one reference for objects that are the same."""
         low = self.low
-        canon = {
-            low.refs[other]: low.refs[made] for other, made in low.same if other in low.refs and made in low.refs
-        }
+        canon = {low.refs[other]: low.refs[made] for other, made in low.same if other in low.refs and made in low.refs}
         if not canon:
             return self.drafts
 
@@ -169,7 +165,13 @@ class _Linker:
         sure |= scales & backwards
         sure |= steps & updates
         sure |= scales & steps
-        present = scales | steps | updates | {args[0] for args in self._named("unscale")} | {a[0] for a in self._named("new_scaler")}
+        present = (
+            scales
+            | steps
+            | updates
+            | {args[0] for args in self._named("unscale")}
+            | {a[0] for a in self._named("new_scaler")}
+        )
         return sorted(sure & present, key=lambda ref: ref.index)
 
     def scales_in(self, expr: UnitExpr, seen: frozenset[Ref] = frozenset()) -> set[Ref]:
@@ -378,7 +380,9 @@ class _Linker:
                     return ScalerStep(args[0], args[1], args[2], self.asks, self.inner.get(args[1]))
                 return None
             case "plain_step":
-                return OptimizerStep(self.inner.get(args[0], args[0]), self.asks) if self._is_optimizer(args[0]) else None
+                return (
+                    OptimizerStep(self.inner.get(args[0], args[0]), self.asks) if self._is_optimizer(args[0]) else None
+                )
             case "maybe_update":
                 return Update(args[0], args[1], self.asks) if args[0] in self.scalers else None
             case "zero":
@@ -412,7 +416,9 @@ class _Linker:
             case "store":
                 return Store(args[0], self.settle(args[1]), self.asks) if args[0] in self.carrying else None
             case "presume_enabled":
-                atoms = tuple(atom for scaler, atom in self.enabled.items() if scaler not in self.low.constructed_scalers)
+                atoms = tuple(
+                    atom for scaler, atom in self.enabled.items() if scaler not in self.low.constructed_scalers
+                )
                 return PresumeEnabled(atoms, args[0]) if atoms else None
             case "escape":
                 scalers = tuple(ref for ref in args[0] if ref in self.scalers)
@@ -442,7 +448,8 @@ class _Linker:
 
     def _only_backward(self) -> bool:
         """Whether one backward must have made all gradients of the function: a scaled one, with at most a plain one
-        in the other arm of the same branch."""
+        in the other arm of the same branch.
+        """
         places: dict[bool, dict[Hashable, int]] = {True: {}, False: {}}
         for index, draft in self.drafts:
             if draft.name == "backward":
@@ -472,9 +479,7 @@ class _Linker:
 
     def link(self) -> Linked:
         low = self.low
-        self.enabled = {
-            scaler: Atom(low.enabled(low.keys[scaler], scaler.text), Truthy()) for scaler in self.scalers
-        }
+        self.enabled = {scaler: Atom(low.enabled(low.keys[scaler], scaler.text), Truthy()) for scaler in self.scalers}
         learned = {node.op.atom.subject for node in self.graph.nodes if isinstance(node.op, Learn)}
         tested = {guard.atom.subject for out in self.graph.edges for edge in out for guard in edge.guards}
         presumed = bool(self._named("presume_enabled"))
@@ -645,7 +650,8 @@ def _counters(graph: Graph) -> set[Subject]:
 
 def _decisions(graph: Graph, flags: set[Subject]) -> set[Atom]:
     """The atoms that decide between different ways on. A guard on the only way on decides whether there is one, which
-    counts where it is a flag that the function itself sets."""
+    counts where it is a flag that the function itself sets.
+    """
     found: set[Atom] = set()
     for out in graph.edges:
         branching = len({edge.target for edge in out}) > 1
@@ -756,7 +762,24 @@ def _element_of(key: Key) -> int | None:
 
 
 _GENERIC_STEMS = frozenset(
-    {"self", "opt", "optim", "optimizer", "optimizers", "opts", "optims", "net", "nets", "model", "models", "module", "network", "the", "params", "parameters"}
+    {
+        "self",
+        "opt",
+        "optim",
+        "optimizer",
+        "optimizers",
+        "opts",
+        "optims",
+        "net",
+        "nets",
+        "model",
+        "models",
+        "module",
+        "network",
+        "the",
+        "params",
+        "parameters",
+    }
 )
 
 

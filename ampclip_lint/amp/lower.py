@@ -130,7 +130,9 @@ class Lowering(Calls):
         calls: list[cst.BaseExpression | None] = [value]
         while any(isinstance(call, cst.IfExp) for call in calls):
             calls = [
-                part for call in calls for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
+                part
+                for call in calls
+                for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
             ]
         key: Key = (self.frame.id, target, tuple(self.elements))
         return {self.label(call): key for call in calls if isinstance(call, cst.Call)}
@@ -147,7 +149,11 @@ class Lowering(Calls):
             target = test.comparisons[0]
             if isinstance(target.operator, (cst.LessThan, cst.LessThanEqual)):
                 norm, bound = self.evaluate(test.left), self.evaluate(target.comparator)
-                if isinstance(norm, Tensor) and isinstance(norm.unit, Stored) and self.clip_bounds.get(norm.unit.variable) == bound:
+                if (
+                    isinstance(norm, Tensor)
+                    and isinstance(norm.unit, Stored)
+                    and self.clip_bounds.get(norm.unit.variable) == bound
+                ):
                     self.emit(Draft("misread"))
 
     def keep(self, value: Value, node: cst.CSTNode) -> Value:
@@ -193,7 +199,9 @@ class Lowering(Calls):
         self.at()
         if isinstance(operator, (cst.MultiplyAssign, cst.DivideAssign)):
             factor = unit_of(value)
-            self.edit_by_factor(target, Inverse(factor) if isinstance(operator, cst.DivideAssign) else factor, value, node)
+            self.edit_by_factor(
+                target, Inverse(factor) if isinstance(operator, cst.DivideAssign) else factor, value, node
+            )
         elif isinstance(operator, (cst.AddAssign, cst.SubtractAssign)):
             self.emit(Draft("edit", (target,)))
 
@@ -355,7 +363,16 @@ class Lowering(Calls):
         """What a loop runs over; enumerate, zip and range keep their shape."""
         if isinstance(expr, cst.Call):
             name = expr.func.value if isinstance(expr.func, cst.Name) else ""
-            if isinstance(expr.func, cst.Name) and name in ("enumerate", "zip", "range", "reversed", "list", "tuple", "sorted", "tqdm"):
+            if isinstance(expr.func, cst.Name) and name in (
+                "enumerate",
+                "zip",
+                "range",
+                "reversed",
+                "list",
+                "tuple",
+                "sorted",
+                "tqdm",
+            ):
                 known = self.name(name)
                 if isinstance(known, Ext):
                     return self._shaped(name, expr, node, twin)
@@ -395,7 +412,9 @@ class Lowering(Calls):
                 return Const(index)
             if collection.counted:
                 start = collection.of[0]
-                number = Const(start.value + index) if isinstance(start, Const) else Sym(("element", self.site("n"), index))  # type: ignore[operator]
+                number = (
+                    Const(start.value + index) if isinstance(start, Const) else Sym(("element", self.site("n"), index))
+                )  # type: ignore[operator]
                 return Seq((number, self._nth(collection.of[1], index, node)))
             return Seq(tuple(self._nth(part, index, node) for part in collection.of))
         if isinstance(collection, Params):
@@ -440,7 +459,9 @@ class Lowering(Calls):
         cache = info.__dict__.setdefault("_optimizer_collections", {})
         if text not in cache:
             cache[text] = any(
-                isinstance(loop, (ast.For, ast.AsyncFor)) and ast.unparse(loop.iter) == text and uses_as_optimizers(loop)
+                isinstance(loop, (ast.For, ast.AsyncFor))
+                and ast.unparse(loop.iter) == text
+                and uses_as_optimizers(loop)
                 for loop in ast.walk(scope)
             )
         return bool(cache[text])
@@ -522,7 +543,9 @@ class Lowering(Calls):
 
         def advance() -> None:
             value = self.flow.env[slot]
-            self.flow.env[slot] = Sym(value.key, value.offset + 1, value.text) if isinstance(value, Sym) else self.fresh("advance")
+            self.flow.env[slot] = (
+                Sym(value.key, value.offset + 1, value.text) if isinstance(value, Sym) else self.fresh("advance")
+            )
 
         def leave() -> None:
             # Behind the loop the counter is the length of what it counted.
@@ -649,9 +672,7 @@ class Lowering(Calls):
                 result[key] = value
         return result
 
-    def _after_some_rounds(
-        self, outside: Flow, junction: int, entry: list[Dangling]
-    ) -> Flow:
+    def _after_some_rounds(self, outside: Flow, junction: int, entry: list[Dangling]) -> Flow:
         """Two ways out of a for loop: behind a round, and, in doubt, without any."""
         zero = self.graph.add(None, self.place)
         for source, guards, _ in entry:
@@ -711,8 +732,7 @@ class Lowering(Calls):
         changed = [
             key
             for key in after
-            if key in always
-            or (after[key] != entry[key] if key in entry else isinstance(key, tuple) and key[0] == "a")
+            if key in always or (after[key] != entry[key] if key in entry else isinstance(key, tuple) and key[0] == "a")
         ]
         if not changed:
             return {}
@@ -836,7 +856,9 @@ class Lowering(Calls):
         if isinstance(iterable, Seq) and len(iterable.items) <= UNROLL and not node.for_in.ifs and not nested:
             results: list[Value] = []
             for index, item in enumerate(iterable.items):
-                self.elements.append(self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids)))
+                self.elements.append(
+                    self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids))
+                )
                 self.assign(node.for_in.target, item)
                 results.append(self.evaluate(node.elt))
                 self.elements.pop()
@@ -874,7 +896,9 @@ class Lowering(Calls):
         return self.fresh(("list", self.label(node)))
 
     def _one(self, node: cst.GeneratorExp | cst.ListComp | cst.SetComp, item: Value, index: int) -> Value:
-        self.elements.append(self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids)))
+        self.elements.append(
+            self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids))
+        )
         self.assign(node.for_in.target, item)
         value = self.evaluate(node.elt)
         self.elements.pop()
@@ -889,7 +913,9 @@ class Lowering(Calls):
         if isinstance(iterable, Seq) and len(iterable.items) <= UNROLL and not node.for_in.ifs:
             pairs: list[tuple[Hashable, Value]] = []
             for index, item in enumerate(iterable.items):
-                self.elements.append(self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids)))
+                self.elements.append(
+                    self.frame_ids.setdefault((*self.frame.path, self.site(("c", index))), len(self.frame_ids))
+                )
                 self.assign(node.for_in.target, item)
                 key, value = self.evaluate(node.key), self.evaluate(node.value)
                 self.elements.pop()
@@ -1007,6 +1033,7 @@ class Lowering(Calls):
             saved = (self.frame, self.statement, self.twin, self.place)
             self.twin = frame.info.node.body[-1]
             self.at()
+
             def call(inner: FunctionInfo = inner) -> None:
                 self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
 

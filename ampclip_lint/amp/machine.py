@@ -78,7 +78,7 @@ V = TypeVar("V", bound=Hashable)
 class Table(Mapping[K, V], Generic[K, V]):
     """An immutable, hashable mapping for the parts of a state."""
 
-    __slots__ = ("_items", "_hash")
+    __slots__ = ("_hash", "_items")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._items: dict[K, V] = dict(items)
@@ -264,8 +264,8 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 if op.each and held.divided_at == node:
                     continue  # Another tensor of the same buffer: the loop multiplies each of them once.
                 divided = node if by != TRUE_GRADIENT else held.divided_at
-                fresh = replace(held, units=product(held.units, by), divided_at=divided)
-                state = state.with_buffer(optimizer, fresh)
+                multiplied = replace(held, units=product(held.units, by), divided_at=divided)
+                state = state.with_buffer(optimizer, multiplied)
             return Outcome(state)
         case Edit(optimizers):
             for optimizer in optimizers:
@@ -291,9 +291,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 state = state.with_buffer(optimizer, replace(state.buffer(optimizer), hooked_at=node))
             return Outcome(state)
         case Store(variable, value):
-            return Outcome(
-                replace(state, variables=state.variables.put(variable, evaluate(value, state, disabled)))
-            )
+            return Outcome(replace(state, variables=state.variables.put(variable, evaluate(value, state, disabled))))
         case Read() | RaiseOnNonfinite() | CompareReturnedNorm():
             return Outcome(state)
         case Escape(scalers, optimizers, stages):

@@ -190,8 +190,24 @@ class Escape:
 
 
 Op = Union[
-    NewScaler, NewOptimizer, Scale, Backward, Unscale, Clip, Multiply, Edit, ScalerStep, OptimizerStep, Update, ZeroGrad, Store, Read,
-    Escape, Hook, RaiseOnNonfinite, CompareReturnedNorm,
+    NewScaler,
+    NewOptimizer,
+    Scale,
+    Backward,
+    Unscale,
+    Clip,
+    Multiply,
+    Edit,
+    ScalerStep,
+    OptimizerStep,
+    Update,
+    ZeroGrad,
+    Store,
+    Read,
+    Escape,
+    Hook,
+    RaiseOnNonfinite,
+    CompareReturnedNorm,
 ]
 
 #: The classes of all operations.

@@ -121,9 +121,7 @@ class Protocol:
             state = replace(state, explained=True)
         return Step(run(op, state, disabled, node).state, tuple(marks))
 
-    def _before_contribution(
-        self, held: Buffer, units: Units, node: int, optimizer: Ref
-    ) -> tuple[Buffer, list[Mark]]:
+    def _before_contribution(self, held: Buffer, units: Units, node: int, optimizer: Ref) -> tuple[Buffer, list[Mark]]:
         """The buffer as a corrected program would have it when this contribution comes."""
         if held.applied and held.units:
             # Gradients that a step has applied wait to be cleared. Whether that is forgotten shows at the next step.
@@ -141,9 +139,13 @@ class Protocol:
         own = [unit for unit in held.units if carries_now(unit)]
         if scaled and ONE in held.units:
             if held.unscaled_at is not None:
-                return _emptied(held), [_mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.unscaled_at, optimizer, scaled[0])]
+                return _emptied(held), [
+                    _mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.unscaled_at, optimizer, scaled[0])
+                ]
             if held.divided_at is not None:
-                return _emptied(held), [_mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.divided_at, optimizer, scaled[0])]
+                return _emptied(held), [
+                    _mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.divided_at, optimizer, scaled[0])
+                ]
             if held.plain_at is not None:
                 return _emptied(held), [_mark(FaultKind.BACKWARD_PLAIN, held.plain_at, optimizer, scaled[0])]
         if scaled and any(unit.age is not Age.CURRENT for unit in held.units):
@@ -203,7 +205,7 @@ class Protocol:
         return Step(None if out.error else out.state, marks)
 
     def _never_scaled(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[Mark, ...]:
-        """torch asserts that scale() was called before: the backward was a plain one, or there was none."""
+        """Torch asserts that scale() was called before: the backward was a plain one, or there was none."""
         held = state.buffer(op.buffer)
         if state.explained:
             return ()
@@ -218,9 +220,9 @@ class Protocol:
         held = state.buffer(op.buffer)
         fresh = pair.renewed and (bool(held.units) or held.carried_at is not None)
         behind = kind in (FaultKind.UNSCALE_AFTER_STEP, FaultKind.UPDATE_MISSING)
-        if fresh and (pair.at == node or behind):
-            kind = FaultKind.UPDATE_MISSING
-        elif not fresh and pair.at == node and not held.units and not held.unknown:
+        if (fresh and (pair.at == node or behind)) or (
+            not fresh and pair.at == node and not held.units and not held.unknown
+        ):
             kind = FaultKind.UPDATE_MISSING
         return Step(None, (Mark(kind, node, (op.buffer,), op.scaler, fatal=True),))
 
@@ -238,7 +240,7 @@ class Protocol:
         if held.carried_at is not None and buffer in self.clears:
             mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (buffer,), scaler)
             return _settle(state, buffer), (mark,)
-        if not held.units or held.unknown and not carries(held.units) or held.units == wanted:
+        if not held.units or (held.unknown and not carries(held.units)) or held.units == wanted:
             return state, ()
         if held.applied:
             return found(FaultKind.DOUBLE_STEP, node)
@@ -264,8 +266,10 @@ class Protocol:
         held = state.buffer(op.optimizer)
         scaled = [unit for unit in held.units if not unit.is_one]
         if held.units and held.applied:
-            stepped = [key[0] for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.STEPPED]
-            if stepped or held.unscaled_at is not None and not held.maybe:
+            stepped = [
+                key[0] for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.STEPPED
+            ]
+            if stepped or (held.unscaled_at is not None and not held.maybe):
                 # The scaler has applied them already, in this window or before its last update.
                 scaler = stepped[0] if stepped else next(iter(state.scalers), None)
                 return Step(state, (Mark(FaultKind.DOUBLE_STEP, node, (op.optimizer,), scaler),))
@@ -274,7 +278,9 @@ class Protocol:
             mark = Mark(FaultKind.STEP_ON_SCALED, node, (op.optimizer,), owner)
             return Step(_as_if_stepped(state, op.optimizer, owner, node), (mark,))
         if held.units == TRUE_GRADIENT and held.unscaled_at is not None:
-            pairs = [key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.UNSCALED]
+            pairs = [
+                key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.UNSCALED
+            ]
             if pairs:
                 mark = Mark(FaultKind.STEP_BYPASSES_SCALER, node, (op.optimizer,), pairs[0][0])
                 return Step(run(op, state, disabled, node).state, (mark,))
@@ -431,7 +437,14 @@ def _scaler_of(buffer: Buffer) -> Ref | None:
 def _emptied(held: Buffer) -> Buffer:
     """As if the wrong part had the unit of what comes now."""
     return replace(
-        held, units=NO_UNITS, unscaled_at=None, divided_at=None, plain_at=None, stale_at=None, clipped_at=None, bent=False
+        held,
+        units=NO_UNITS,
+        unscaled_at=None,
+        divided_at=None,
+        plain_at=None,
+        stale_at=None,
+        clipped_at=None,
+        bent=False,
     )
 
 
@@ -445,9 +458,7 @@ def _as_if_not_unscaled(state: State, optimizer: Ref) -> State:
 
 
 def _settle(state: State, optimizer: Ref) -> State:
-    return replace(
-        state.with_buffer(optimizer, replace(state.buffer(optimizer), carried_at=None)), explained=True
-    )
+    return replace(state.with_buffer(optimizer, replace(state.buffer(optimizer), carried_at=None)), explained=True)
 
 
 def _as_if_stepped(state: State, optimizer: Ref, scaler: Ref | None, node: int) -> State:

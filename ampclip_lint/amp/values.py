@@ -67,7 +67,7 @@ class Cond:
     formula: Formula
 
 
-Formula = Union[bool, Atom, tuple]  # type: ignore[type-arg]
+Formula = Union[bool, Atom, tuple]  # type: ignore[type-arg]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,26 @@ class Tensor:
 
 
 Value = Union[
-    Const, Sym, Obj, Cond, Mod, Choice, Seq, Map, Items, Fn, LambdaFn, Cls, Ext, Partial, Super, Method, Params, Groups,
-    Grads, Tensor,
+    Const,
+    Sym,
+    Obj,
+    Cond,
+    Mod,
+    Choice,
+    Seq,
+    Map,
+    Items,
+    Fn,
+    LambdaFn,
+    Cls,
+    Ext,
+    Partial,
+    Super,
+    Method,
+    Params,
+    Groups,
+    Grads,
+    Tensor,
 ]
 NONE = Const(None)
 __all__ = [name for name in dir() if not name.startswith("_")] + ["Symbol"]

@@ -355,7 +355,7 @@ def decide(known: Answers, question: Predicate) -> bool | None:
             if truth or low is not None or high is not None:
                 return False
         case Truthy():
-            if low is not None and low > (0, False) or high is not None and (high[0] < 0 or high == (0, True)):
+            if (low is not None and low > (0, False)) or (high is not None and (high[0] < 0 or high == (0, True))):
                 return True
             if (Equals(True), False) in known and (Equals(False), False) in known and not_none:
                 return None
@@ -363,19 +363,19 @@ def decide(known: Answers, question: Predicate) -> bool | None:
             if truth is not None and bool(value) != truth:
                 return False
             if isinstance(value, (int, float)) and not isinstance(value, bool):
-                if low is not None and (value < low[0] or value == low[0] and low[1]):
+                if low is not None and (value < low[0] or (value == low[0] and low[1])):
                     return False
-                if high is not None and (value > high[0] or value == high[0] and high[1]):
+                if high is not None and (value > high[0] or (value == high[0] and high[1])):
                     return False
         case Above(bound):
-            if low is not None and (low[0] > bound or low[0] == bound and low[1]):
+            if low is not None and (low[0] > bound or (low[0] == bound and low[1])):
                 return True
-            if high is not None and high[0] <= bound or truth is False and bound >= 0:
+            if (high is not None and high[0] <= bound) or (truth is False and bound >= 0):
                 return False
         case Below(bound):
-            if high is not None and (high[0] < bound or high[0] == bound and high[1]):
+            if high is not None and (high[0] < bound or (high[0] == bound and high[1])):
                 return True
-            if low is not None and low[0] >= bound or truth is False and bound <= 0:
+            if (low is not None and low[0] >= bound) or (truth is False and bound <= 0):
                 return False
     return None
 

@@ -148,7 +148,7 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
             if index and ops[index] is None and len(out) == 1 and not out[0].guards and out[0].target != index:
                 goal[index] = out[0]
         for index, out in enumerate(edges):
-            if len(out) == 1 and not out[0].guards and out[0].target not in goal or not out:
+            if (len(out) == 1 and not out[0].guards and out[0].target not in goal) or not out:
                 continue
             fresh: list[Edge] = []
             for edge in out:

@@ -17,9 +17,26 @@ from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
 #: Fields that never hold an expression or statement.
 _LAYOUT = frozenset(
     {
-        "lpar", "rpar", "leading_lines", "lines_after_decorators", "header", "footer", "trailing_whitespace",
-        "semicolon", "comma", "equal", "dot", "colon", "indent", "lbracket", "rbracket", "lbrace", "rbrace",
-        "keyword", "star", "annotation",
+        "lpar",
+        "rpar",
+        "leading_lines",
+        "lines_after_decorators",
+        "header",
+        "footer",
+        "trailing_whitespace",
+        "semicolon",
+        "comma",
+        "equal",
+        "dot",
+        "colon",
+        "indent",
+        "lbracket",
+        "rbracket",
+        "lbrace",
+        "rbrace",
+        "keyword",
+        "star",
+        "annotation",
     }
 )
 #: Fields in source order where the declared order is another one.
@@ -43,7 +60,11 @@ class ConcreteFunction:
         self._statement_of: dict[int, ast.stmt] = {}
         if isinstance(info.node, ast.Module):
             self.params: cst.Parameters | None = None
-            body = [node for node in info.node.body if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
+            body = [
+                node
+                for node in info.node.body
+                if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            ]
             self.body: Sequence[cst.BaseStatement] = [self._module_statement(info.module, node) for node in body]
             self.twins = body
         else:

@@ -65,7 +65,7 @@ class FunctionInfo:
         if len(statements) > 12 or any(isinstance(node, (ast.For, ast.While, ast.AsyncFor)) for node in statements):
             return False
         return any(
-            isinstance(node, ast.Return) and node.value is not None
+            (isinstance(node, ast.Return) and node.value is not None)
             or any(isinstance(target, ast.Attribute) for target in _targets(node))
             for node in statements
         )
@@ -346,4 +346,6 @@ def _targets(node: ast.AST) -> list[ast.expr]:
         found = [node.target]
     else:
         return []
-    return [leaf for target in found for leaf in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
+    return [
+        leaf for target in found for leaf in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
+    ]
