@@ -152,7 +152,7 @@ class FunctionAnalysis:
                 yield Site(self, node, self._marks.get(node.index, ()))
 
     def _is_remade(self, node: Node) -> bool:
-        """Whether a scaler lives for one step only: made in the loop that steps once a round, or in a call that does."""
+        """Whether a scaler lives for one step: made in the loop that steps once a round, or in a call that does."""
         assert self.linked is not None
         graph = self.linked.graph
         steps = [n.index for n in graph.nodes if isinstance(n.op, ScalerStep) and n.op.scaler == node.op.scaler]

@@ -1,4 +1,4 @@
-"""Calls: the protocol's own methods, functions of the program (followed in place), and everything else (the API table)."""
+"""Calls: the protocol's own methods, functions of the program (followed in place), and what the API table knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.builder import Draft, Flow, Frame, Scope, negate, unit_of
+from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, negate, unit_of
 from ampclip_lint.amp.expressions import Expressions, _code
 from ampclip_lint.amp.units import (
     PLAIN,
@@ -792,7 +792,7 @@ class Calls(Expressions):
                 if name in ("register_hook", "register_post_accumulate_grad_hook"):
                     return self.hook(base, arguments.get(0, "hook"), node)
                 return self.tensor(PLAIN, (base,), node) if name in api.IDENTITY_METHODS else base
-            case Groups(optimizer):
+            case Groups():
                 return base if name != "get" else self.item(base, arguments.get(0, "key") or NONE, node)
             case Map() | Seq() | Items():
                 return self.container_method(base, name, arguments, node)
@@ -967,7 +967,7 @@ class Calls(Expressions):
         return NONE
 
     def _method_clip(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
-        """``model.clip_grad_norm_(1.0)`` (FSDP), ``optimizer.clip_grad_norm(1.0)``; frameworks unscale by themselves."""
+        """``model.clip_grad_norm_(1.0)`` (FSDP), ``optimizer.clip_grad_norm(1.0)``; frameworks unscale first."""
         key = self.key_of(base)
         first = arguments.positional[0] if arguments.positional else None
         if (
@@ -1055,16 +1055,27 @@ class Calls(Expressions):
     def hook(self, params: Params, function: Value | None, node: cst.Call) -> Value:
         """A hook on gradients: where its code clamps, every backward from here on is clamped."""
         text = ""
+        self.at(node)
         if isinstance(function, LambdaFn):
             text = _code(self.lambdas[function.node][0].body)
         elif isinstance(function, Fn):
             text = " ".join(function.info.calls)
+            self.place = self._clamp_in(function.info) or self.place
         elif isinstance(function, Partial):
             return self.hook(params, function.function, node)
         if any(word in text for word in ("clamp", "nan_to_num", "clip")) and "norm" not in text:
-            self.at(node)
             self.emit(Draft("hook", (self.targets(params),)))
         return NONE
+
+    def _clamp_in(self, info: FunctionInfo) -> Place | None:
+        """Where a hook's code clamps."""
+        for statement in ast.walk(info.node):
+            if isinstance(statement, (ast.Return, ast.Expr, ast.Assign)):
+                names = [dotted(call.func) or "" for call in ast.walk(statement) if isinstance(call, ast.Call)]
+                tails = [name.rpartition(".")[2] for name in names]
+                if any(tail.startswith(("clamp", "nan_to_num", "clip")) for tail in tails):
+                    return Place(Frame(-1, (), info, self.concrete(info), None), cst.Pass(), statement)
+        return None
 
     def tensor_method(self, base: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
         if name in ("isnan", "isinf", "isfinite") and base.of_gradients:

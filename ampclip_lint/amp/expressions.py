@@ -543,7 +543,7 @@ class Expressions(Builder):
     def _boolean(self, node: cst.BooleanOperation) -> Value:
         if not _has_call(node.right):
             left = self.evaluate(node.left)
-            if isinstance(left, (Sym, Cond, Const, Mod)) or isinstance(left, (Obj, Choice)):
+            if isinstance(left, (Sym, Cond, Const, Mod, Obj, Choice)):
                 right = self.evaluate(node.right)
                 keeps = isinstance(right, (Obj, Fn, Cls, Params, Seq, Map)) or isinstance(left, Obj)
                 if not keeps:
@@ -813,7 +813,7 @@ class Expressions(Builder):
 
     def _assign_item(self, target: cst.Subscript, base: Value, index: Value, value: Value) -> None:
         if isinstance(base, Map) and isinstance(index, Const):
-            items = tuple(pair for pair in base.items if pair[0] != index.value) + ((index.value, value),)
+            items = (*(pair for pair in base.items if pair[0] != index.value), (index.value, value))
             if isinstance(target.value, (cst.Name, cst.Attribute)):
                 self.assign(target.value, Map(items, base.key))
             return

@@ -1,4 +1,4 @@
-"""When a whole function is lowered, its objects are settled: what is a scaler, an optimizer, and who owns which parameters.
+"""When a whole function is lowered, its objects are settled: scalers, optimizers, and who owns which parameters.
 
 Decided by evidence, never by a name alone: constructed, annotated, or used as one. Drafts of operations become
 operations; those of other things called scale, step or update vanish.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ampclip_lint.amp.builder import Draft
@@ -612,15 +613,16 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
                     return symbol in symbols
                 case SetConstant(target, _) | Shift(target, _, _):
                     return target in asked or bool(target.mentions & symbols)
-                case Learn(atom, _):
-                    return atom.subject in asked
+                case Learn():
+                    return op.atom.subject in asked
                 case Store(variable):
                     return variable in used
                 case ZeroGrad(optimizers) | Edit(optimizers) | Multiply(optimizers) | Hook(optimizers):
                     return bool(optimizers)
             return op is not None
 
-        result = simplify(graph, keep, lambda atom: atom.subject in asked or atom.subject in flags)
+        wanted = asked | flags
+        result = simplify(graph, keep, partial(_asks_of, wanted))
         grown = set(asked)
         for atom in _decisions(result, flags):
             grown.add(atom.subject)
@@ -632,6 +634,10 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
         if grown == asked:
             return result
         asked = grown
+
+
+def _asks_of(wanted: set[Subject], atom: Atom) -> bool:
+    return atom.subject in wanted
 
 
 def _counters(graph: Graph) -> set[Subject]:

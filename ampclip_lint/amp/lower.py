@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 import libcst as cst
 
@@ -412,9 +413,9 @@ class Lowering(Calls):
                 return Const(index)
             if collection.counted:
                 start = collection.of[0]
-                number = (
-                    Const(start.value + index) if isinstance(start, Const) else Sym(("element", self.site("n"), index))
-                )  # type: ignore[operator]
+                number: Value = Sym(("element", self.site("n"), index))
+                if isinstance(start, Const) and isinstance(start.value, int):
+                    number = Const(start.value + index)
                 return Seq((number, self._nth(collection.of[1], index, node)))
             return Seq(tuple(self._nth(part, index, node) for part in collection.of))
         if isinstance(collection, Params):
@@ -784,8 +785,7 @@ class Lowering(Calls):
                 if flag is not None:
                     self.presume(flag)
                 return NONE
-        value = self.evaluate(expr)
-        return value
+        return self.evaluate(expr)
 
     def presume(self, flag: Value) -> None:
         value = self.as_test(flag)
@@ -840,7 +840,8 @@ class Lowering(Calls):
         self.join([Flow(list(implicit), env), *scope.raises], (site, "raised"))
         raised = self.flow
         ends: list[Flow] = []
-        for handler, ast_handler in zip(node.handlers, twin.handlers):  # type: ignore[attr-defined]
+        handlers: Sequence[Any] = node.handlers
+        for handler, ast_handler in zip(handlers, twin.handlers):  # type: ignore[attr-defined]
             self.flow = Flow(list(raised.cur), dict(raised.env))
             if handler.name is not None:
                 self.assign(handler.name.name, self.fresh(("handler", self.label(handler))))
@@ -1022,7 +1023,7 @@ class Lowering(Calls):
         """A nested function read as a root sees its enclosing functions' names as unknown."""
 
     def after_body(self, frame: Frame) -> None:
-        """Nested functions that take part and that nothing has called are called by somebody outside, again and again."""
+        """Nested functions that take part and that nothing has called are called from outside, again and again."""
         if not frame.info.inner or self.dead or self.scratch:
             return
         for inner in frame.info.inner.values():

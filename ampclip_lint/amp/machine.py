@@ -8,7 +8,7 @@ torch's text. tests/test_machine_torch.py compares it with torch on every word o
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -102,7 +102,7 @@ class Table(Mapping[K, V], Generic[K, V]):
         return isinstance(other, Table) and self._items == other._items
 
     def put(self, key: K, value: V) -> Table[K, V]:
-        """This table with one entry changed."""
+        """The table with one entry changed."""
         if self._items.get(key) == value and key in self._items:
             return self
         return Table({**self._items, key: value})
@@ -168,10 +168,10 @@ class ScalerState:
 class State:
     """Everything that the operations of a program change."""
 
-    buffers: Table[Ref, Buffer] = Table()
-    pairs: Table[tuple[Ref, Ref], Pair] = Table()
-    scalers: Table[Ref, ScalerState] = Table()
-    variables: Table[Ref, Units] = Table()
+    buffers: Table[Ref, Buffer] = field(default_factory=Table)
+    pairs: Table[tuple[Ref, Ref], Pair] = field(default_factory=Table)
+    scalers: Table[Ref, ScalerState] = field(default_factory=Table)
+    variables: Table[Ref, Units] = field(default_factory=Table)
     explained: bool = False
 
     def buffer(self, optimizer: Ref) -> Buffer:

@@ -67,7 +67,7 @@ class Cond:
     formula: Formula
 
 
-Formula = Union[bool, Atom, tuple]  # type: ignore[type-arg]  # noqa: UP007
+Formula = Union[bool, Atom, tuple]  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def symbol_subject(symbol: Symbol, text: str = "") -> Subject:
 
 @dataclass(frozen=True)
 class Window:
-    """The residues and constants worth keeping: those that some test of the function asks for, and one more each side."""
+    """The residues and constants worth keeping: those that some test asks for, and one more each side."""
 
     low: int = 0
     high: int = 0

@@ -76,7 +76,7 @@ class Visit(Generic[S]):
 
 @dataclass
 class Exploration(Generic[S]):
-    """All visits by node; `exhausted` where the budget ended the search, `joined` nodes whose worlds lost their facts."""
+    """All visits by node; `exhausted` where the budget ended the search, `joined` nodes where worlds lost facts."""
 
     graph: Graph
     visits: dict[int, list[Visit[S]]] = field(default_factory=dict)

@@ -76,9 +76,17 @@ class ConcreteFunction:
 
     def _module_statement(self, module: ModuleIndex, node: ast.stmt) -> cst.BaseStatement:
         text = "".join(module.lines[node.lineno - 1 : node.end_lineno])
-        found = cst.parse_module(text).body
-        # Several statements on one line: pick the right one by counting those that begin before it.
-        return _as_statement(found[0], node)
+        found = cst.parse_module(text).body[0]
+        if isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1:
+            # Several statements on one line: the one that as many stand before.
+            before = [n for n in self.twins_of(module) if n.lineno == node.lineno and n.col_offset < node.col_offset]
+            return found.with_changes(body=[found.body[min(len(before), len(found.body) - 1)]])
+        return found
+
+    @staticmethod
+    def twins_of(module: ModuleIndex) -> Sequence[ast.stmt]:
+        """The statements of a module's own body."""
+        return module.tree.body
 
     def pair(self, body: Sequence[cst.CSTNode], twins: Sequence[ast.stmt]) -> Iterator[tuple[cst.CSTNode, ast.stmt]]:
         """Small and compound statements of a suite with their twins."""
@@ -117,15 +125,6 @@ class ConcreteFunction:
                 for mine, their in zip(ours, theirs):
                     self._calls[id(mine)] = self.span(their)
         return self._calls.get(id(call)) or self.span(twin)
-
-
-def _as_statement(found: cst.BaseStatement | cst.CSTNode, node: ast.stmt) -> cst.BaseStatement:
-    if isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1:
-        kinds = [small for small in found.body]
-        index = min(len(kinds) - 1, 0)
-        return found.with_changes(body=[kinds[index]])
-    assert isinstance(found, cst.BaseStatement)
-    return found
 
 
 def _cut(module: ModuleIndex, node: ast.FunctionDef | ast.AsyncFunctionDef) -> cst.FunctionDef:

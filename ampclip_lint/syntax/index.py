@@ -1,4 +1,4 @@
-"""The index of a program: modules, imports, classes, functions and who mentions what. Built from ``ast``, which is fast.
+"""The index of a program: modules, imports, classes, functions and who mentions what, from ``ast``, which is fast.
 
 Names are resolved here, by import tables; the concrete syntax of a function is read only when it takes part.
 """
