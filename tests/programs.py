@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from unittest import mock
 
 from ampclip_lint import testing
 from ampclip_lint.amp.analysis import analyse_program
@@ -1279,9 +1280,38 @@ def _another_entry(found: Comparison) -> bool:
     return torch_verdict(found.program, used_scaler=True).word == "right"
 
 
+def _never_cleared(found: Comparison) -> bool:
+    """Whether an optimizer steps that the program never clears."""
+    if found.problem != "missed" or found.torch.word != "wrong":
+        return False
+    optimizers = importlib.import_module("torch.optim")
+    cleared: set[int] = set()
+    stepped: set[int] = set()
+    alive: list[Any] = []
+    real = optimizers.Optimizer.zero_grad
+
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+        cleared.add(id(self))
+        real(self, *args, **kwargs)
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        alive.append(optimizer)
+        stepped.add(id(optimizer))
+
+    hook = importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(after)
+    program = found.program
+    with mock.patch.object(optimizers.Optimizer, "zero_grad", zero_grad):
+        for choice in choices(program.parameters):
+            fill = filled(choice, program.parameters, program.source)
+            testing._run(function_of(program.source), testing._Setting("cpu", 8), fill)
+    hook.remove()
+    return bool(stepped - cleared)
+
+
 #: What the two verdicts may differ in, by name: each is told in docs/limitations.md.
 LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "a scaler that is an argument may have been used before": _another_entry,
+    "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "a clip of gradients that are never applied": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
     "several optimizers are arguments, and nothing in the text says whose parameters they own": _unknown_owners,
@@ -1349,6 +1379,8 @@ def _smaller(source: str) -> Iterator[str]:
                 inner[i : i + 1] = []
             elif shell:
                 if not isinstance(statement, (ast.If, ast.For, ast.With)):
+                    continue
+                if isinstance(statement, ast.For) and set(_stores([statement.target])) & set(_loads(statement.body)):
                     continue
                 inner[i : i + 1] = statement.body
             else:

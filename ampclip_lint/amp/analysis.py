@@ -28,6 +28,11 @@ from ampclip_lint.syntax.source import SourceFile
 SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
 
 
+_OF_MISSING_GRADIENTS = frozenset(
+    {FaultKind.STEP_WITHOUT_GRADIENTS, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.UPDATE_WITHOUT_CHECK}
+)
+
+
 @dataclass(frozen=True)
 class SyntaxProblem:
     """A file that mentions a scaler and does not parse."""
@@ -151,6 +156,19 @@ class FunctionAnalysis:
             if isinstance(node.op, op_type) and node.index in self.exploration.visits:
                 yield Site(self, node, self._marks.get(node.index, ()))
 
+    def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
+        """Gradients that were never made may be missing only because a loop's or a branch's condition is not
+        understood: such a fault stays where every path has it, or where gradients were thrown away on the path."""
+        marked = {id(visit) for mark, visit in self._marks.get(index, ()) if mark.kind in _OF_MISSING_GRADIENTS}
+        certain = all(id(visit) in marked or visit.world.doubt for visit in visits)
+        if marked and not certain:
+            self._marks[index] = [
+                (mark, visit)
+                for mark, visit in self._marks[index]
+                if mark.kind not in _OF_MISSING_GRADIENTS
+                or any(visit.world.state.buffer(optimizer).lost for optimizer in mark.optimizers)
+            ]
+
     def _is_remade(self, node: Node) -> bool:
         """Whether a scaler lives for one step: made in the loop that steps once a round, or in a call that does."""
         assert self.linked is not None
@@ -212,6 +230,7 @@ class FunctionAnalysis:
                     )
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     self._marks.setdefault(mark.at, []).append((mark, visit))
+            self._keep_if_certain(index, visits)
 
 
 @dataclass

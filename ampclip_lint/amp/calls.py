@@ -191,6 +191,7 @@ class Calls(Expressions):
         self.followed: set[FunctionInfo] = set()
         self.gaps: list[tuple[object, str]] = []
         self.no_grad = 0
+        self.called: set[Key] = set()
         self.finite_tests = 0
         self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
@@ -832,6 +833,8 @@ class Calls(Expressions):
             else:
                 self.framework_evidence.add(key)
             return NONE
+        if name in ("children", "modules", "named_children", "named_modules") and not arguments.all():
+            return Params(self.parts_of(key))
         if name in ("parameters", "named_parameters", "trainable_parameters", "get_parameters"):
             self.module_evidence.add(key)
             return Params(self.parts_of(key))
@@ -1127,8 +1130,11 @@ class Calls(Expressions):
         if name in ("add_", "sub_", "sign_", "copy_", "set_", "normal_", "addcmul_", "addcdiv_"):
             if name == "copy_" and isinstance(first, (Grads, Tensor)):
                 return self.copy_gradient(base, first, node)
-            self.emit(Draft("edit", (target,)))
+            added = unit_of(first) if name in ("add_", "sub_") and first is not None else None
+            self.emit(Draft("edit", (target, added)))
             return base
+        if name in ("sign", "tanh"):
+            return Tensor(PLAIN, frozenset(), True, clamped="edit")
         if name in ("data", "detach", "view", "flatten", "to", "float", "contiguous", "is_contiguous", "coalesce"):
             return base
         if name in ("isnan", "isinf", "isfinite"):
@@ -1150,7 +1156,7 @@ class Calls(Expressions):
         ):
             return self.fresh(self.label(node))
         if name in ("clamp", "clip", "nan_to_num"):
-            return Tensor(unit_of(base), frozenset(), True, clamped=True)
+            return Tensor(unit_of(base), frozenset(), True, clamped="value")
         if name in ("clone",):
             return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{self.label(node)}")
         return self.tensor_method(self.tensor(unit_of(base), (base,), node), name, arguments, node)
@@ -1159,7 +1165,7 @@ class Calls(Expressions):
         """``p.grad = f(p.grad)``: a factor where it is one, else whatever unit the value has."""
         target = self.targets(base)
         if isinstance(value, Tensor) and value.clamped:
-            self.emit(Draft("clip", (target, PLAIN, "value")))
+            self.emit(Draft("clip", (target, PLAIN, "value")) if value.clamped == "value" else Draft("edit", (target, None)))
             return base
         factor = Product(unit_of(value), Inverse(OfGradients((target,))))
         if isinstance(value, Tensor) and value.of_gradients:
@@ -1239,7 +1245,7 @@ class Calls(Expressions):
                 self.emit(Draft("backward", (unit_of(item), self.reach_of([item]), None)))
             return NONE
         if name == "torch.autograd.grad" and first is not None:
-            return Tensor(unit_of(first), frozenset(), False, False)
+            return Tensor(unit_of(first), frozenset(), True, False)
         if name in ("float", "int") and isinstance(first, Tensor):
             return self.number(first)
         if name in (
@@ -1270,7 +1276,9 @@ class Calls(Expressions):
             if isinstance(arguments.keyword.get("out"), Grads):
                 self.emit(Draft("clip", (self.targets(first), unit_of(arguments.get(1, "min")), "value")))
                 return first
-            return Tensor(unit_of(first), frozenset(), True, clamped=True)
+            return Tensor(unit_of(first), frozenset(), True, clamped="value")
+        if tail in ("sign", "tanh", "sigmoid") and isinstance(first, Grads):
+            return Tensor(PLAIN, frozenset(), True, clamped="edit")
         numeric = [a for a in arguments.all() if self._has_unit(a)]
         if numeric:
             if name in api.ROOTS:
@@ -1360,6 +1368,8 @@ class Calls(Expressions):
             self.emit(Draft("escape", (tuple(escaping),)))
         reach = self.reach_of(arguments.all())
         key = self.key_of(function)
+        if isinstance(function, Sym) and key is not None:
+            self.called.add(key)
         if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
             reach = reach | self.parts_of(key)
             if isinstance(node.func, cst.Attribute):

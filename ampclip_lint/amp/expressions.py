@@ -401,6 +401,8 @@ class Expressions(Builder):
     def collect(items: list[Value]) -> Value:
         """A sequence; one of nothing but parameter iterators stands for all their parameters."""
         if items and all(isinstance(item, Params) for item in items):
+            if len(items) == 1:
+                return items[0]
             return Params(frozenset().union(*(item.owners for item in items if isinstance(item, Params))))
         return Seq(tuple(items))
 

@@ -399,7 +399,8 @@ class _Linker:
             case "multiply":
                 return Multiply(self.targets(args[0]), self.settle(args[1]), self.asks, True)
             case "edit":
-                return Edit(self.targets(args[0]), self.asks)
+                added = self.settle(args[1]) if len(args) > 1 and args[1] is not None else None
+                return Edit(self.targets(args[0]), added, self.asks)
             case "read":
                 value = self.settle(args[0])
                 return Read(value, self.asks) if value != PLAIN else None
@@ -716,6 +717,8 @@ def _expressions(op: Any) -> Iterable[UnitExpr]:
             yield factor
         case Store(_, value) | Read(value):
             yield value
+        case Edit(_, added) if added is not None:
+            yield added
 
 
 def _stored_in(expr: UnitExpr) -> set[Ref]:

@@ -204,7 +204,7 @@ class Lowering(Calls):
                 target, Inverse(factor) if isinstance(operator, cst.DivideAssign) else factor, value, node
             )
         elif isinstance(operator, (cst.AddAssign, cst.SubtractAssign)):
-            self.emit(Draft("edit", (target,)))
+            self.emit(Draft("edit", (target, unit_of(value))))
 
     # -- branches ---------------------------------------------------------------------------------------------------
 
@@ -582,6 +582,8 @@ class Lowering(Calls):
             self.assign(target.elements[0].value, self.fresh("name"))
             self.assign(target.elements[1].value, Params(iterable.owners, True))
             return
+        if isinstance(iterable, Sym) and iterable.key in self.called:
+            iterable = Params(frozenset((iterable.key,)))  # The layers of a module.
         self.assign(target, self._some_element(iterable, node))
 
     def _loop(

@@ -125,7 +125,7 @@ class Buffer:
     `applied`: a step has consumed them. `bent`: something that is not linear in S was done to them at a wrong unit.
     The node indices say where a property came from, for reports: the backward that began the window, the unscale_ (or
     division by hand) that made it true, the plain backward in it, the update that made it stale, the backward that
-    added to gradients already applied. `absent`: the optimizer is not made yet, or not on this path.
+    added to gradients already applied. `lost`: they were cleared before a step applied them. `absent`: the optimizer is not made yet, or not on this path.
     """
 
     units: Units = NO_UNITS
@@ -142,6 +142,7 @@ class Buffer:
     deferred_at: int | None = None
     clipped_at: int | None = None
     hooked_at: int | None = None
+    lost: bool = False
     absent: bool = False
 
 
@@ -242,7 +243,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case Scale(scaler):
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):
-            units = evaluate(loss, state, disabled)
+            units = evaluate(loss, state, disabled) or TRUE_GRADIENT
             for optimizer in must:
                 if not state.buffer(optimizer).absent:
                     state = state.with_buffer(optimizer, _contribute(state.buffer(optimizer), units, node))
@@ -267,10 +268,11 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 multiplied = replace(held, units=product(held.units, by), divided_at=divided)
                 state = state.with_buffer(optimizer, multiplied)
             return Outcome(state)
-        case Edit(optimizers):
+        case Edit(optimizers, added):
+            plus = TRUE_GRADIENT if added is None else evaluate(added, state, disabled) or TRUE_GRADIENT
             for optimizer in optimizers:
                 held = state.buffer(optimizer)
-                bent = held.bent or any(not unit.is_one for unit in held.units)
+                bent = held.bent or (bool(held.units) and held.units != plus)
                 state = state.with_buffer(optimizer, replace(held, bent=bent))
             return Outcome(state)
         case ScalerStep(scaler, optimizer):
@@ -284,7 +286,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case ZeroGrad(optimizers):
             for optimizer in optimizers:
                 old = state.buffer(optimizer)
-                state = state.with_buffer(optimizer, Buffer(hooked_at=old.hooked_at, absent=old.absent))
+                state = state.with_buffer(optimizer, Buffer(hooked_at=old.hooked_at, lost=_loses(old), absent=old.absent))
             return Outcome(state)
         case Hook(optimizers):
             for optimizer in optimizers:
@@ -298,6 +300,11 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(_escape(scalers, optimizers, stages, state))
 
 
+def _loses(held: Buffer) -> bool:
+    """Whether clearing throws gradients away that no step has applied."""
+    return bool(held.units) and not held.applied
+
+
 def keep_norm(op: Clip, state: State, units: Units) -> State:
     """The norm that a clip returns is kept in a variable."""
     return state if op.result is None else replace(state, variables=state.variables.put(op.result, units))
@@ -305,7 +312,7 @@ def keep_norm(op: Clip, state: State, units: Units) -> State:
 
 def _contribute(held: Buffer, units: Units, node: int) -> Buffer:
     plain = node if ONE in units else held.plain_at
-    return replace(held, units=held.units | units, backward_at=node, plain_at=plain)
+    return replace(held, lost=False, units=held.units | units, backward_at=node, plain_at=plain)
 
 
 def _renew(state: State, optimizers: tuple[Ref, ...]) -> State:

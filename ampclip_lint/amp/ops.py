@@ -93,9 +93,10 @@ class Multiply:
 
 @dataclass(frozen=True)
 class Edit:
-    """An additive or non-linear edit of gradients: noise, sign, a penalty."""
+    """An edit of gradients: `added` is the unit of what is added; ``None``: not linear at all (sign, copy)."""
 
     optimizers: tuple[Ref, ...]
+    added: UnitExpr | None = None
     asks: tuple[Subject, ...] = field(default=(), compare=False)
 
 

@@ -47,6 +47,7 @@ from ampclip_lint.amp.units import (
     ONE,
     TRUE_GRADIENT,
     Age,
+    Known,
     OfGradients,
     Ref,
     Unit,
@@ -79,7 +80,7 @@ class Protocol:
                 state = _promote(state, optimizers)
                 return self._clip(op, node, self._catch_up(optimizers, state, disabled), disabled)
             case Edit(optimizers):
-                return self._edit(op, node, _promote(state, optimizers))
+                return self._edit(op, node, _promote(state, optimizers), disabled)
             case Multiply(optimizers):
                 return Step(run(op, _promote(state, optimizers), disabled, node).state)
             case Read():
@@ -97,8 +98,15 @@ class Protocol:
     # -- backward ---------------------------------------------------------------------------------------------------
 
     def _backward(self, op: Backward, node: int, state: State, disabled: frozenset[Ref]) -> Step:
-        units = evaluate(op.loss, state, disabled)
+        units = evaluate(op.loss, state, disabled) or TRUE_GRADIENT
         marks: list[Mark] = []
+        if len(units) > 1:
+            # A sum of a scaled loss and a plain one, or of one and a penalty made from scaled gradients.
+            scaler = next((s for unit in units for s, _ in unit.powers), None)
+            kind = FaultKind.BACKWARD_PLAIN if ONE in units else FaultKind.EDIT_SCALED
+            marks.append(Mark(kind, node, (*op.must, *op.may), scaler))
+            units = TRUE_GRADIENT if scaler is None else frozenset({scale_of(scaler)})
+            op = replace(op, loss=Known(units))
         for optimizer in op.must:
             held = state.buffer(optimizer)
             if held.absent:
@@ -288,10 +296,11 @@ class Protocol:
 
     # -- everything between backward and step -----------------------------------------------------------------------
 
-    def _edit(self, op: Edit, node: int, state: State) -> Step:
-        scaled = _scaled(op.optimizers, state)
-        if scaled:
-            return Step(state, (Mark(FaultKind.EDIT_SCALED, node, scaled, _scaler_of(state.buffer(scaled[0]))),))
+    def _edit(self, op: Edit, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        plus = TRUE_GRADIENT if op.added is None else evaluate(op.added, state, disabled) or TRUE_GRADIENT
+        wrong = tuple(o for o in op.optimizers if state.buffer(o).units and state.buffer(o).units != plus)
+        if wrong:
+            return Step(state, (Mark(FaultKind.EDIT_SCALED, node, wrong, _scaler_of(state.buffer(wrong[0]))),))
         return Step(state)
 
     def _read(self, op: Read, node: int, state: State, disabled: frozenset[Ref]) -> Step:
@@ -371,7 +380,8 @@ class Protocol:
         filled = any(b.units or b.maybe or b.unknown for b in held.values())
         if not filled and not any(b.absent for b in held.values()) and not state.explained:
             return (Mark(FaultKind.CLIP_WITHOUT_GRADIENTS, node, subject, scaler),)
-        if op.each and any(b.unscaled_at is not None for b in held.values()):
+        protected = any(b.unscaled_at is not None or carries(b.units) for b in held.values())
+        if op.each and op.kind is ClipKind.NORM and protected:
             return (Mark(FaultKind.CLIP_EACH, node, subject, scaler),)
         return ()
 

@@ -196,7 +196,7 @@ class Tensor:
     """A number or tensor with a unit. `reach`: the modules whose parameters flow into it (None: not known).
 
     `of_gradients`: computed from gradients; `of_weights`: from parameters; `of_loss`: a number made from a scaled loss;
-    `clamped`: gradients limited element by element, which hides an overflow.
+    `clamped`: gradients changed element by element, by a "value" limit or another non-linear "edit".
     """
 
     unit: UnitExpr
@@ -205,7 +205,7 @@ class Tensor:
     of_weights: bool = False
     base: Value | None = field(default=None)
     of_loss: bool = False
-    clamped: bool = False
+    clamped: str = ""
 
 
 Value = Union[
