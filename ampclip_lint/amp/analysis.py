@@ -14,7 +14,19 @@ from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
 from ampclip_lint.amp.narrate import names_of, trace_of
-from ampclip_lint.amp.ops import OPERATIONS, Clip, ClipKind, Edit, NewScaler, Op, Read, ScalerStep, Update
+from ampclip_lint.amp.ops import (
+    OPERATIONS,
+    Backward,
+    Clip,
+    ClipKind,
+    Edit,
+    NewScaler,
+    Op,
+    Read,
+    ScalerStep,
+    Update,
+    ZeroGrad,
+)
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
@@ -160,14 +172,34 @@ class FunctionAnalysis:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
         understood: such a fault stays where every path has it, or where gradients were thrown away on the path."""
         marked = {id(visit) for mark, visit in self._marks.get(index, ()) if mark.kind in _OF_MISSING_GRADIENTS}
-        certain = all(id(visit) in marked or visit.world.doubt for visit in visits)
+        certain = all(id(v) in marked or v.world.doubt or v.world.state.explained for v in visits)
         if marked and not certain:
             self._marks[index] = [
                 (mark, visit)
                 for mark, visit in self._marks[index]
                 if mark.kind not in _OF_MISSING_GRADIENTS
                 or any(visit.world.state.buffer(optimizer).lost for optimizer in mark.optimizers)
+                or not self._skips_a_backward(mark, visit)
             ]
+
+    def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
+        """Whether the path, since gradients were cleared, took a branch past a backward that another arm has."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        path = visit.path()
+        cleared = [
+            index
+            for index, here in enumerate(path)
+            if isinstance(op := graph.nodes[here.node].op, ZeroGrad) and set(op.optimizers) & set(mark.optimizers)
+        ]
+        backwards = {n.index for n in graph.nodes if isinstance(n.op, Backward)}
+        start = cleared[-1] if cleared else 0
+        for here, after in zip(path[start:], path[start + 1 :]):
+            others = [e.target for e in graph.edges[here.node] if e.guards and e.target != after.node]
+            for target in others:
+                if target in backwards or any(graph.leads_to(target, b, without=visit.node) for b in backwards):
+                    return True
+        return False
 
     def _is_remade(self, node: Node) -> bool:
         """Whether a scaler lives for one step: made in the loop that steps once a round, or in a call that does."""

@@ -235,7 +235,7 @@ class Calls(Expressions):
                 result.positional.append(value)
         return result
 
-    def each_option(self, value: Value, node: cst.Call, use: object) -> Value:
+    def each_option(self, value: Value, node: cst.CSTNode, use: object, numbers: bool = False) -> Value:
         """Call each thing that the callee (or its object) may be, in the worlds where it is that."""
         if not isinstance(value, Choice):
             return use(value)  # type: ignore[operator, no-any-return]
@@ -244,7 +244,7 @@ class Calls(Expressions):
         arms: list[tuple[Flow, object]] = []
         start = self.fork()
         for index, option in enumerate(value.options):
-            if isinstance(option, Const):
+            if isinstance(option, Const) and not numbers:
                 continue  # Calling it would raise: being here proves that it is another option.
             self.flow = Flow(list(start.cur), dict(start.env))
             self.assume(Atom(self.tag(value.key), Equals(index)), True)
@@ -861,6 +861,8 @@ class Calls(Expressions):
             return base
         if name in ("items", "values", "keys") and not arguments.all():
             return Sym(("attr", key, f"{name}()"), text=self.text(node))
+        if name == "load_state_dict":
+            self.emit(Draft("restore", (ref,)))
         if name in ("load_state_dict", "state_dict", "add_param_group", "register_step_pre_hook"):
             return self.fresh(self.label(node))
         if name in api.PURE_METHODS:
@@ -1133,6 +1135,8 @@ class Calls(Expressions):
             added = unit_of(first) if name in ("add_", "sub_") and first is not None else None
             self.emit(Draft("edit", (target, added)))
             return base
+        if name in ("mul", "multiply", "div", "true_divide") and first is not None:
+            return self.arithmetic(cst.Multiply() if name.startswith("mul") else cst.Divide(), base, first, node)
         if name in ("sign", "tanh"):
             return Tensor(PLAIN, frozenset(), True, clamped="edit")
         if name in ("data", "detach", "view", "flatten", "to", "float", "contiguous", "is_contiguous", "coalesce"):
@@ -1166,6 +1170,10 @@ class Calls(Expressions):
         target = self.targets(base)
         if isinstance(value, Tensor) and value.clamped:
             self.emit(Draft("clip", (target, PLAIN, "value")) if value.clamped == "value" else Draft("edit", (target, None)))
+            return base
+        if isinstance(value, Tensor) and isinstance(value.factor, Tensor):
+            if value.factor.unit != PLAIN:
+                self.edit_by_factor(target, value.factor.unit, value.factor, node)
             return base
         factor = Product(unit_of(value), Inverse(OfGradients((target,))))
         if isinstance(value, Tensor) and value.of_gradients:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 import libcst as cst
 
@@ -18,7 +19,7 @@ from ampclip_lint.amp.builder import (
     negate,
     unit_of,
 )
-from ampclip_lint.amp.units import PLAIN, Inverse, Product, Root, Sum
+from ampclip_lint.amp.units import PLAIN, Inverse, Product, Root, ScaleOf, Sum
 from ampclip_lint.amp.values import (
     NONE,
     Choice,
@@ -295,6 +296,8 @@ class Expressions(Builder):
             return found
         if name in _SAME:
             return base
+        if name == "_scale":
+            return Tensor(ScaleOf(self.ref(key, self.text(node).rpartition(".")[0])), frozenset())
         if name == "param_groups":
             return Groups(key)
         fitting = self.class_of(base, node)
@@ -454,11 +457,10 @@ class Expressions(Builder):
         power = isinstance(operator, cst.Power)
         if isinstance(left, (Tensor, Grads)) or isinstance(right, (Tensor, Grads)):
             a, b = unit_of(left), unit_of(right)
-            if times:
-                unit = Product(a, b)
-            elif over:
-                unit = Product(a, Inverse(b))
-            elif power and right == Const(2):
+            if times or over:
+                product = self.tensor(Product(a, Inverse(b) if over else b), (left, right), node)
+                return replace(product, factor=self._factor(left, right, over))
+            if power and right == Const(2):
                 unit = Product(a, a)
             elif power and right == Const(0.5):
                 unit = Root(a)  # type: ignore[assignment]
@@ -471,6 +473,20 @@ class Expressions(Builder):
         if key_left is not None and key_right is not None:
             return Sym(("pure", type(operator).__name__, key_left, key_right), text=self.text(node))
         return self.fresh(self.label(node), self.text(node))
+
+    def _factor(self, left: Value, right: Value, over: bool) -> Value | None:
+        """What gradients are multiplied with in ``p.grad * x``, ``p.grad / x`` and longer products."""
+        if isinstance(right, Grads) and not over:
+            left, right = right, left
+        if isinstance(left, Grads):
+            inverse = Tensor(Inverse(unit_of(right)), frozenset(), *_origin(right))
+            return inverse if over else Tensor(unit_of(right), frozenset(), *_origin(right))
+        if isinstance(left, Tensor) and left.factor is not None:
+            assert isinstance(left.factor, Tensor)
+            other = Inverse(unit_of(right)) if over else unit_of(right)
+            origin = [a or b for a, b in zip(_origin(left.factor), _origin(right))]
+            return Tensor(Product(left.factor.unit, other), frozenset(), *origin)
+        return None
 
     def tensor(self, unit: object, parts: Iterable[Value], node: cst.CSTNode | None) -> Tensor:
         """A number computed from others: it reaches what they reach, and remembers where it came from."""
@@ -846,13 +862,16 @@ class Expressions(Builder):
             else:
                 self.assign(target, self.fresh((self.label(node), index), _code(target)))
 
-    def unpacked(self, value: Value, count: int) -> list[Value] | None:
+    @staticmethod
+    def unpacked(value: Value, count: int) -> list[Value] | None:
         if isinstance(value, Seq) and len(value.items) == count:
             return list(value.items)
         if isinstance(value, Choice):
-            useful = [option for option in value.options if isinstance(option, Seq) and len(option.items) == count]
-            if len(useful) == 1 and len(value.options) == 1:
-                return list(useful[0].items)
+            options = [option.items for option in value.options if isinstance(option, Seq) and len(option.items) == count]
+            if len(options) == len(value.options):
+                # Each name is one of several things, and all of them are of the same option.
+                columns = list(zip(*options))
+                return [c[0] if all(i == c[0] for i in c) else Choice(value.key, tuple(c)) for c in columns]
         return None
 
     @staticmethod
@@ -863,6 +882,13 @@ class Expressions(Builder):
             if len(useful) == 1:
                 return useful[0]
         return value
+
+
+def _origin(value: Value) -> tuple[bool, bool]:
+    """Whether a number comes from gradients, and whether from weights."""
+    if isinstance(value, Tensor):
+        return value.of_gradients, value.of_weights
+    return isinstance(value, Grads), isinstance(value, Params)
 
 
 def _declared(info: FunctionInfo, kind: type[ast.Global] | type[ast.Nonlocal]) -> frozenset[str]:

@@ -219,6 +219,14 @@ class _Linker:
             held += [keys[key] for owner, key in self.low.holds if owner == mine and key in keys]
             if len(set(held)) == 1 and held[0] != wrapper:
                 inside[wrapper] = held[0]
+        first: dict[frozenset[Key], Ref] = {}
+        for optimizer in optimizers:
+            owned = self.low.owned.get(self.low.keys[optimizer])
+            if owned and optimizer not in inside:
+                # Two optimizers over the same parameters: two identities, one set of gradients.
+                owner = first.setdefault(owned, optimizer)
+                if owner != optimizer:
+                    inside[optimizer] = owner
         return {wrapper: inner for wrapper, inner in inside.items() if inner not in inside}
 
     # -- ownership --------------------------------------------------------------------------------------------------
@@ -344,6 +352,8 @@ class _Linker:
                 return OfGradients(tuple(resolved))
             case Stored(variable) if variable not in self.carrying:
                 return PLAIN
+            case ScaleOf(scaler) if scaler not in self.scalers:
+                return PLAIN
             case Product(left, right):
                 left, right = self.settle(left), self.settle(right)
                 return right if left == PLAIN else left if right == PLAIN else Product(left, right)
@@ -370,7 +380,8 @@ class _Linker:
             case "new_scaler":
                 return NewScaler(args[0])
             case "new_optimizer":
-                return NewOptimizer(args[0]) if args[0] in self.optimizers else None
+                inner = self.inner.get(args[0], args[0])
+                return NewOptimizer(inner) if inner in self.optimizers else None
             case "scale":
                 return Scale(args[0], self.asks) if args[0] in self.scalers else None
             case "unscale":
@@ -385,7 +396,9 @@ class _Linker:
                     OptimizerStep(self.inner.get(args[0], args[0]), self.asks) if self._is_optimizer(args[0]) else None
                 )
             case "maybe_update":
-                return Update(args[0], args[1], self.asks) if args[0] in self.scalers else None
+                return Update(args[0], args[1], asks=self.asks) if args[0] in self.scalers else None
+            case "restore":
+                return Update(args[0], True, True, self.asks) if args[0] in self.scalers else None
             case "zero":
                 if self._is_optimizer(args[0]):
                     return ZeroGrad((self.inner.get(args[0], args[0]),))

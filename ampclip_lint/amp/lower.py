@@ -195,7 +195,10 @@ class Lowering(Calls):
             return
         self.assign(target, self.keep(self.arithmetic(node.operator, old, value, node), node))
 
-    def _edit_in_place(self, base: Grads, operator: cst.CSTNode, value: Value, node: cst.CSTNode) -> None:
+    def _edit_in_place(self, base: Grads, operator: cst.CSTNode, value: Value, node: cst.CSTNode) -> Value:
+        if isinstance(value, Choice):
+            self.each_option(value, node, lambda option: self._edit_in_place(base, operator, option, node), numbers=True)
+            return NONE
         target = self.targets(base)
         self.at()
         if isinstance(operator, (cst.MultiplyAssign, cst.DivideAssign)):
@@ -205,6 +208,7 @@ class Lowering(Calls):
             )
         elif isinstance(operator, (cst.AddAssign, cst.SubtractAssign)):
             self.emit(Draft("edit", (target, unit_of(value))))
+        return NONE
 
     # -- branches ---------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,7 @@ class Buffer:
     clipped_at: int | None = None
     hooked_at: int | None = None
     lost: bool = False
+    owed: bool = False
     absent: bool = False
 
 
@@ -282,6 +283,9 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case OptimizerStep(optimizer):
             return Outcome(apply_gradients(optimizer, state))
         case Update(scaler, new_scale):
+            if op.restores and scaler not in disabled:
+                fresh = new_epoch(scaler, state, node)
+                return Outcome(replace(fresh, pairs=state.pairs, scalers=state.scalers))
             return Outcome(state) if scaler in disabled else _update(scaler, new_scale, state, node)
         case ZeroGrad(optimizers):
             for optimizer in optimizers:

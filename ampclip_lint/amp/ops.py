@@ -126,10 +126,12 @@ class OptimizerStep:
 
 @dataclass(frozen=True)
 class Update:
-    """``scaler.update()``; with a new scale it needs no inf check."""
+    """``scaler.update()``; with a new scale it needs no inf check. `restores`: ``load_state_dict``, which sets the
+    scale but no stage."""
 
     scaler: Ref
     new_scale: bool = False
+    restores: bool = False
     asks: tuple[Subject, ...] = field(default=(), compare=False)
 
 

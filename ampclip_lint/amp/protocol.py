@@ -210,7 +210,13 @@ class Protocol:
             lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler, fatal=True),)
             return Step(None, (*marks, *lost))
         out = run(op, state, disabled, node)
-        return Step(None if out.error else out.state, marks)
+        if out.error:
+            return Step(None, marks)
+        after = out.state
+        if after.buffer(op.buffer).owed:
+            settled = replace(after.buffer(op.buffer), owed=False)
+            after = after.with_buffer(op.buffer, settled).with_pair(op.scaler, op.optimizer, Pair())
+        return Step(after, marks)
 
     def _never_scaled(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[Mark, ...]:
         """Torch asserts that scale() was called before: the backward was a plain one, or there was none."""
@@ -240,7 +246,9 @@ class Protocol:
         held = state.buffer(buffer)
 
         def found(kind: FaultKind, at: int | None) -> tuple[State, tuple[Mark, ...]]:
-            fixed = replace(held, units=wanted, stale_at=None, plain_at=None)
+            # An update that came too early is called behind the step in the corrected program.
+            owed = at is not None and at == held.stale_at
+            fixed = replace(held, units=wanted, stale_at=None, plain_at=None, owed=owed)
             corrected = replace(state.with_buffer(buffer, fixed), explained=True)
             return corrected, (Mark(kind, node if at is None else at, (buffer,), scaler),)
 
@@ -414,6 +422,8 @@ class Protocol:
 
     def _update(self, op: Update, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         known = state.scaler(op.scaler)
+        if op.restores:
+            return Step(run(op, state, disabled, node).state)
         if not known.scaled:
             lost = () if state.explained else (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),)
             return Step(None, lost)

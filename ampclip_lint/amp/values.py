@@ -196,7 +196,8 @@ class Tensor:
     """A number or tensor with a unit. `reach`: the modules whose parameters flow into it (None: not known).
 
     `of_gradients`: computed from gradients; `of_weights`: from parameters; `of_loss`: a number made from a scaled loss;
-    `clamped`: gradients changed element by element, by a "value" limit or another non-linear "edit".
+    `clamped`: gradients changed element by element, by a "value" limit or another non-linear "edit";
+    `factor`: gradients times this number.
     """
 
     unit: UnitExpr
@@ -206,6 +207,7 @@ class Tensor:
     base: Value | None = field(default=None)
     of_loss: bool = False
     clamped: str = ""
+    factor: Value | None = None
 
 
 Value = Union[

@@ -73,9 +73,9 @@ class Graph:
         order.reverse()
         return order
 
-    def leads_to(self, source: int, goal: int) -> bool:
-        """Whether a path of at least one edge leads from one node to another."""
-        seen: set[int] = set()
+    def leads_to(self, source: int, goal: int, without: int | None = None) -> bool:
+        """Whether a path of at least one edge leads from one node to another, `without` passing a certain one."""
+        seen: set[int] = set() if without is None else {without}
         pending = [source]
         while pending:
             for edge in self.edges[pending.pop()]:
