@@ -33,7 +33,7 @@ no_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees n
 DEVICES = ["cpu", pytest.param("cuda", marks=no_cuda)]
 
 # What these rules flag applies gradients that depend on S, or raises.
-UNIT_RULES = frozenset(f"AMP{number}" for number in (101, 102, 104, 105, 106, 201, 202, 301, 303, 304, 308, 401, 402))
+UNIT_RULES = frozenset(f"AMP{number}" for number in (101, 102, 104, 105, 201, 202, 301, 303, 304, 308, 401, 402))
 # What these rules flag fares differently from a right program once a gradient overflows.
 OVERFLOW_RULES = frozenset({"AMP302", "AMP305", "AMP307", "AMP503"})
 # What these rules flag shows in the one way or in the other.
@@ -126,7 +126,33 @@ def takes_one_norm_for_the_other(path: Path, program: Program, device: str) -> b
         return before != logs(run, device)
 
 
+def clips_nothing_that_is_applied(path: Path, program: Program, device: str) -> bool:
+    """Nothing has changed a gradient between its backward and the step that applies it."""
+    return not judge(function(path, program), device=device).clip_active
+
+
+def clips_partial_sums(path: Path, program: Program, device: str) -> bool:
+    """A clip has changed gradients that a later backward adds to."""
+    return judge(function(path, program), device=device).clip_midway
+
+
+def exceeds_its_bound(path: Path, program: Program, device: str) -> bool:
+    """All gradients together are longer than 1, the bound in all these programs, although something was clipped."""
+    verdict = judge(function(path, program), device=device)
+    return verdict.clip_active and all(row.applied is not None and row.applied > 1.1 for row in verdict.rows)
+
+
+def hides_an_overflow(path: Path, program: Program, device: str) -> bool:
+    """A gradient that overflowed is finite when it is applied."""
+    return judge_overflow(function(path, program), device=device).hidden
+
+
 FACTS: dict[str, Callable[[Path, Program, str], bool]] = {
+    "AMP103": clips_nothing_that_is_applied,
+    "AMP106": hides_an_overflow,
+    "AMP107": clips_nothing_that_is_applied,
+    "AMP108": exceeds_its_bound,
+    "AMP109": clips_partial_sums,
     "AMP404": forgets_the_scale,
     "AMP501": measures_the_scale,
     "AMP502": measures_the_scale,
@@ -153,6 +179,10 @@ def test_torch_agrees_with_the_name(path: Path, program: Program, device: str) -
         assert verdict.clip_active, "no gradient was clipped, so invariance proves nothing"
         if path.stem == "nonfinite_norm_raises":
             assert judge_overflow(function(path, program), device=device).error is None
+        if path.stem == "overflow_hidden":
+            assert not hides_an_overflow(path, program, device)
+        if path.stem == "clip_mid_accumulation":
+            assert not verdict.clip_midway
     elif shows_in_gradients(path, program):
         assert not verdict.invariant, verdict.rows
     elif codes(path, program) & EITHER_RULES and not verdict.invariant:

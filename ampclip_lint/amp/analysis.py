@@ -22,6 +22,7 @@ from ampclip_lint.amp.ops import (
     Edit,
     NewScaler,
     Op,
+    OptimizerStep,
     Read,
     ScalerStep,
     Update,
@@ -30,7 +31,7 @@ from ampclip_lint.amp.ops import (
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
-from ampclip_lint.flow.facts import Atom, Facts
+from ampclip_lint.flow.facts import Atom, Facts, Residue
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
@@ -81,6 +82,8 @@ class GradScalerDomain:
     def advance(self, node: Node, state: State, facts: Facts) -> Step:
         """The protocol's step at a node, for the optimizers that there are in this world."""
         op = node.op
+        if isinstance(op, OptimizerStep) and any(subject in facts for subject in self.linked.finite):
+            op = replace(op, guarded=True)
         absent = {o for o, atom in self.linked.optional.items() if facts.value(atom)}
         if absent:
             for name in ("must", "may", "optimizers"):
@@ -178,7 +181,7 @@ class FunctionAnalysis:
                 (mark, visit)
                 for mark, visit in self._marks[index]
                 if mark.kind not in _OF_MISSING_GRADIENTS
-                or any(visit.world.state.buffer(optimizer).lost for optimizer in mark.optimizers)
+                or any(visit.world.state.buffer(o).lost for o in mark.optimizers or visit.world.state.buffers)
                 or not self._skips_a_backward(mark, visit)
             ]
 
@@ -195,7 +198,11 @@ class FunctionAnalysis:
         backwards = {n.index for n in graph.nodes if isinstance(n.op, Backward)}
         start = cleared[-1] if cleared else 0
         for here, after in zip(path[start:], path[start + 1 :]):
-            others = [e.target for e in graph.edges[here.node] if e.guards and e.target != after.node]
+            others = [
+                edge.target
+                for edge in graph.edges[here.node]
+                if edge.target != after.node and any(not isinstance(g.atom.predicate, Residue) for g in edge.guards)
+            ]
             for target in others:
                 if target in backwards or any(graph.leads_to(target, b, without=visit.node) for b in backwards):
                     return True
@@ -207,17 +214,17 @@ class FunctionAnalysis:
         graph = self.linked.graph
         steps = [n.index for n in graph.nodes if isinstance(n.op, ScalerStep) and n.op.scaler == node.op.scaler]
         updates = [n.index for n in graph.nodes if isinstance(n.op, Update) and n.op.scaler == node.op.scaler]
-        if not steps or not updates or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates)):
+        assert self.domain is not None and self.exploration is not None
+        live = any(
+            node.op.scaler not in self.domain.disabled(visit.world.facts)
+            for index in steps
+            for visit in self.exploration.at(index)
+        )
+        if not live or not updates or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates)):
             return False
         if graph.on_cycle(node.index):
             return any(graph.leads_to(node.index, index) and graph.leads_to(index, node.index) for index in updates)
-        frame = node.place.frame
-        return (
-            frame.info is self.info
-            and frame.info.self_name is None
-            and not isinstance(frame.info.node, ast.Module)
-            and any(self.info.name in other.calls for other in self.info.module.everything if other is not self.info)
-        )
+        return not isinstance(node.place.frame.info.node, ast.Module)
 
     def found(self) -> Iterator[tuple[Site, Mark, Visit[State]]]:
         """Every mark with its site."""

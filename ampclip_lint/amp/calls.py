@@ -193,6 +193,7 @@ class Calls(Expressions):
         self.no_grad = 0
         self.called: set[Key] = set()
         self.finite_tests = 0
+        self.finite_symbols: list[Sym] = []
         self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
@@ -1057,6 +1058,13 @@ class Calls(Expressions):
 
     # -- tensors ----------------------------------------------------------------------------------------------------
 
+    def finite_test(self, node: cst.Call) -> Sym:
+        """Whether gradients, or their norm, are finite: an unknown answer that guards what follows."""
+        self.finite_tests += 1
+        answer = self.fresh(self.label(node), self.text(node))
+        self.finite_symbols.append(answer)
+        return answer
+
     def hook(self, params: Params, function: Value | None, node: cst.Call) -> Value:
         """A hook on gradients: where its code clamps, every backward from here on is clamped."""
         text = ""
@@ -1084,8 +1092,7 @@ class Calls(Expressions):
 
     def tensor_method(self, base: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
         if name in ("isnan", "isinf", "isfinite") and base.of_gradients:
-            self.finite_tests += 1
-            return self.fresh(self.label(node), self.text(node))
+            return self.finite_test(node)
         if name == "backward":
             self.at(node)
             self.emit(Draft("backward", (base.unit, base.reach, None)))
@@ -1142,7 +1149,7 @@ class Calls(Expressions):
         if name in ("data", "detach", "view", "flatten", "to", "float", "contiguous", "is_contiguous", "coalesce"):
             return base
         if name in ("isnan", "isinf", "isfinite"):
-            self.finite_tests += 1
+            return self.finite_test(node)
         if name == "register_hook":
             return self.hook(base.params, first, node)
         if name in (
@@ -1267,7 +1274,7 @@ class Calls(Expressions):
             "numpy.isnan",
         ):
             if isinstance(first, Grads) or (isinstance(first, Tensor) and first.of_gradients):
-                self.finite_tests += 1
+                return self.finite_test(node)
             return self.fresh(self.label(node), self.text(node))
         if name == "bool" and first is not None:
             return (

@@ -80,6 +80,7 @@ class Linked:
     clears: frozenset[Ref]
     outside: frozenset[Ref] = field(default_factory=frozenset)
     optional: dict[Ref, Atom] = field(default_factory=dict)
+    finite: tuple[Subject, ...] = ()
 
 
 def link(lowering: Lowering) -> Linked:
@@ -393,7 +394,7 @@ class _Linker:
                 return None
             case "plain_step":
                 return (
-                    OptimizerStep(self.inner.get(args[0], args[0]), self.asks) if self._is_optimizer(args[0]) else None
+                    OptimizerStep(self.inner.get(args[0], args[0]), (*self.asks, *self.finite)) if self._is_optimizer(args[0]) else None
                 )
             case "maybe_update":
                 return Update(args[0], args[1], asks=self.asks) if args[0] in self.scalers else None
@@ -508,6 +509,7 @@ class _Linker:
         missing = {o: Atom(low.subject(Sym(low.keys[o])), IsNone()) for o in self.optimizers}
         self.optional = {optimizer: atom for optimizer, atom in missing.items() if atom in tests}
         self.asks += tuple(atom.subject for atom in self.optional.values())
+        self.finite = tuple(subject for subject in map(low.subject, low.finite_symbols) if subject in tested)
         self._relate_switches()
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
         result = Graph()
@@ -532,6 +534,7 @@ class _Linker:
             frozenset(clears),
             frozenset(set(self.optimizers) - made),
             self.optional,
+            self.finite,
         )
 
     def _objects_are_true(self) -> None:

@@ -118,10 +118,11 @@ class ScalerStep:
 
 @dataclass(frozen=True)
 class OptimizerStep:
-    """``optimizer.step()``."""
+    """``optimizer.step()``; `guarded`: on this path a test has shown that the gradients are finite."""
 
     optimizer: Ref
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    guarded: bool = False
 
 
 @dataclass(frozen=True)

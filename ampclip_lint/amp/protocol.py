@@ -191,7 +191,7 @@ class Protocol:
             return Step(state)
         if not state.scaler(op.scaler).scaled:
             return Step(None, self._never_scaled(node, op, state))
-        if pair.stage is Stage.UNSCALED and pair.renewed and held.units:
+        if pair.stage is Stage.UNSCALED and pair.renewed and held.units and held.unscaled_at is None:
             # Cleared and filled anew since unscale_: nothing divides these.
             return self._repeated(FaultKind.UPDATE_MISSING, node, pair, op, state)
         marks: tuple[Mark, ...] = ()
@@ -292,14 +292,13 @@ class Protocol:
         if scaled:
             owner = next((s for unit in scaled for s, _ in unit.powers), None)
             mark = Mark(FaultKind.STEP_ON_SCALED, node, (op.optimizer,), owner)
-            return Step(_as_if_stepped(state, op.optimizer, owner, node), (mark,))
-        if held.units == TRUE_GRADIENT and held.unscaled_at is not None:
-            pairs = [
-                key for key, pair in state.pairs.items() if key[1] == op.optimizer and pair.stage is Stage.UNSCALED
-            ]
-            if pairs:
-                mark = Mark(FaultKind.STEP_BYPASSES_SCALER, node, (op.optimizer,), pairs[0][0])
-                return Step(run(op, state, disabled, node).state, (mark,))
+            return Step(_as_if_stepped(state, op.optimizer, owner), (mark,))
+        by_scaler = held.unscaled_at is not None or held.divided_at is not None
+        if held.units == TRUE_GRADIENT and by_scaler and not held.applied and not op.guarded:
+            scalers = [key[0] for key, pair in state.pairs.items() if key[1] == op.optimizer]
+            scaler = scalers[0] if scalers else next(iter(state.scalers), None)
+            mark = Mark(FaultKind.STEP_BYPASSES_SCALER, node, (op.optimizer,), scaler)
+            return Step(run(op, state, disabled, node).state, (mark,))
         return Step(run(op, state, disabled, node).state)
 
     # -- everything between backward and step -----------------------------------------------------------------------
@@ -367,6 +366,8 @@ class Protocol:
             return (Mark(FaultKind.OVERFLOW_HIDDEN, node, scaled, _scaler_of(held[scaled[0]])),)
         limit_scaled = any(not unit.is_one for unit in limit)
         wrong = tuple(o for o in scaled if held[o].units != limit)
+        if any(power < 0 for o in wrong for unit in held[o].units for _, power in unit.powers):
+            return ()  # Divided once too often: that division is the call to remove, and shows at the step.
         if wrong:
             if any(unit.age is not Age.CURRENT for o in wrong for unit in held[o].units):
                 # The update that made them stale is the call to move, and shows at the next division.
@@ -481,14 +482,15 @@ def _settle(state: State, optimizer: Ref) -> State:
     return replace(state.with_buffer(optimizer, replace(state.buffer(optimizer), carried_at=None)), explained=True)
 
 
-def _as_if_stepped(state: State, optimizer: Ref, scaler: Ref | None, node: int) -> State:
+def _as_if_stepped(state: State, optimizer: Ref, scaler: Ref | None) -> State:
     """A plain step of scaled gradients is as if scaler.step had been called."""
     held = state.buffer(optimizer)
     state = state.with_buffer(optimizer, replace(held, units=TRUE_GRADIENT, applied=True, stale_at=None))
     state = replace(state, explained=True)
     if scaler is None:
         return state
-    state = state.with_pair(scaler, optimizer, Pair(Stage.STEPPED, True, node))
+    # ... and update() with it: that it is missing too is no finding of its own.
+    state = state.with_pair(scaler, optimizer, Pair())
     return state.with_scaler(scaler, replace(state.scaler(scaler), checked=True))
 
 
