@@ -12,7 +12,7 @@ from ampclip_lint.amp.builder import Draft, Place, TooLarge
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
-from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table
+from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table, as_if_disabled
 from ampclip_lint.amp.narrate import names_of, trace_of
 from ampclip_lint.amp.ops import (
     OPERATIONS,
@@ -89,7 +89,10 @@ class GradScalerDomain:
             for name in ("must", "may", "optimizers"):
                 if hasattr(op, name):
                     op = replace(op, **{name: tuple(o for o in getattr(op, name) if o not in absent)})
-        return self.protocol.advance(op, node.index, state, self.disabled(facts))
+        disabled = self.disabled(facts)
+        if disabled:
+            state = as_if_disabled(state, disabled)
+        return self.protocol.advance(op, node.index, state, disabled)
 
     def disabled(self, facts: Facts) -> frozenset[Ref]:
         """The scalers whose S is 1 in a world."""
@@ -224,7 +227,10 @@ class FunctionAnalysis:
             return False
         if graph.on_cycle(node.index):
             return any(graph.leads_to(node.index, index) and graph.leads_to(index, node.index) for index in updates)
-        return not isinstance(node.place.frame.info.node, ast.Module)
+        # A scaler that lives for one call: made, used and left in the same activation of a function.
+        frame = node.place.frame
+        same = any(graph.nodes[index].place.frame is frame for index in (*steps, *updates))
+        return same and not isinstance(frame.info.node, ast.Module)
 
     def found(self) -> Iterator[tuple[Site, Mark, Visit[State]]]:
         """Every mark with its site."""

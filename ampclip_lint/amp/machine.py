@@ -50,6 +50,7 @@ from ampclip_lint.amp.units import (
     ScaleOf,
     Stored,
     Sum,
+    Unit,
     UnitExpr,
     Units,
     aged,
@@ -440,6 +441,24 @@ def _escape(scalers: tuple[Ref, ...], optimizers: tuple[Ref, ...], stages: bool,
             if key[1] == optimizer:
                 pairs[key] = Pair(Stage.UNKNOWN, True)
     return replace(state, pairs=Table(pairs))
+
+
+def as_if_disabled(state: State, disabled: frozenset[Ref]) -> State:
+    """A state in which it turns out only now that a scaler was disabled all along: its S was 1."""
+
+    def plain(units: Units) -> Units:
+        if not any(scaler in disabled for unit in units for scaler, _ in unit.powers):
+            return units
+        return frozenset(
+            Unit(tuple((s, p) for s, p in unit.powers if s not in disabled), unit.age) if unit.powers else unit
+            for unit in units
+        )
+
+    for optimizer, held in state.buffers.items():
+        units, maybe = plain(held.units), plain(held.maybe)
+        if units is not held.units or maybe is not held.maybe:
+            state = state.with_buffer(optimizer, replace(held, units=units, maybe=maybe, stale_at=None))
+    return state
 
 
 def stale_or_mixed(units: Units) -> bool:
