@@ -783,6 +783,8 @@ class Calls(Expressions):
     def known_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
         assert isinstance(node.func, cst.Attribute)
         text = _code(node.func.value)
+        if isinstance(base, Tensor) and base.of_gradients and name in ("isnan", "isinf", "isfinite"):
+            return self.finite_test(node)
         match base:
             case Grads():
                 return self.gradient_method(base, name, arguments, node)
@@ -1049,12 +1051,22 @@ class Calls(Expressions):
         """A scaled number compared with one that is not; with 0 or None every unit is the same."""
         if not isinstance(operator, (cst.GreaterThan, cst.LessThan, cst.GreaterThanEqual, cst.LessThanEqual)):
             return
+        within = isinstance(operator, (cst.LessThan, cst.LessThanEqual))
+        norm, bound = (left, right) if within else (right, left)
+        if isinstance(norm, Tensor) and isinstance(norm.unit, Stored) and self.clip_bounds.get(norm.unit.variable) == bound:
+            self.at()
+            self.emit(Draft("misread"))
         for one, other in ((left, right), (right, left)):
             if isinstance(one, Tensor) and (one.of_gradients or one.of_loss) and one.unit != PLAIN:
                 if not (isinstance(other, Const) and not other.value):
                     self.at()
                     self.emit(Draft("compare", (Product(one.unit, Inverse(unit_of(other))),)))
                 return
+
+    def rescaled(self, by: Value) -> None:
+        if isinstance(by, Tensor) and self.clip_bounds.keys() & stored_in(by.unit):
+            self.at()
+            self.emit(Draft("misread"))
 
     # -- tensors ----------------------------------------------------------------------------------------------------
 
@@ -1192,6 +1204,8 @@ class Calls(Expressions):
         if isinstance(value, (Tensor, Grads)):
             gradients = isinstance(value, Grads) or value.of_gradients
             weights = isinstance(value, Tensor) and value.of_weights
+            if self.clip_bounds.keys() & stored_in(factor):  # type: ignore[arg-type]
+                self.emit(Draft("misread"))
             if gradients:
                 self.emit(Draft("clip", (target, factor, "adaptive" if weights else "hand")))
                 return
@@ -1409,9 +1423,10 @@ class Calls(Expressions):
 
             return self.each_option(params, node, one)
         kind = row.kind
-        if arguments.keyword.get("error_if_nonfinite") == Const(True):
+        if arguments.get(3, "error_if_nonfinite") == Const(True) and row.kind == "norm":
             self.at(node)
-            self.emit(Draft("raise_nonfinite"))
+            if not any(scope.kind == "try" for scope in self.scopes):
+                self.emit(Draft("raise_nonfinite"))
         if row.kind == "with_norm":
             assert row.norm is not None
             norm = arguments.get(*row.norm)
@@ -1479,6 +1494,20 @@ def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:
                 if isinstance(first, ast.Name) and first.id in names:
                     return True
     return False
+
+
+def stored_in(expr: UnitExpr) -> set[Ref]:
+    """The variables whose units an expression reads."""
+    match expr:
+        case Stored(variable):
+            return {variable}
+        case Product(left, right):
+            return stored_in(left) | stored_in(right)
+        case Inverse(of) | Root(of) | Bounded(of):
+            return stored_in(of)
+        case Sum(parts):
+            return set().union(*map(stored_in, parts))
+    return set()
 
 
 def _is_floor(name: str, arguments: Arguments) -> bool:

@@ -458,6 +458,8 @@ class Expressions(Builder):
         if isinstance(left, (Tensor, Grads)) or isinstance(right, (Tensor, Grads)):
             a, b = unit_of(left), unit_of(right)
             if times or over:
+                if isinstance(left, Grads):
+                    self.rescaled(right)
                 product = self.tensor(Product(a, Inverse(b) if over else b), (left, right), node)
                 return replace(product, factor=self._factor(left, right, over))
             if power and right == Const(2):
@@ -800,6 +802,9 @@ class Expressions(Builder):
 
     def compared(self, left: Value, right: Value, operator: cst.BaseCompOp) -> None:
         """Two values are compared."""
+
+    def rescaled(self, by: Value) -> None:
+        """Gradients are multiplied with, or divided by, a number."""
 
     def hold(self, owner: Key, value: Value) -> None:
         """Note that an object holds another one in an attribute."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ampclip_lint.amp.builder import Draft
+from ampclip_lint.amp.calls import stored_in
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.ops import (
     Backward,
@@ -691,9 +692,9 @@ def _variables_used(graph: Graph) -> set[Ref]:
     for node in graph.nodes:
         for expr in _expressions(node.op):
             if isinstance(node.op, Store):
-                stores.setdefault(node.op.variable, set()).update(_stored_in(expr))
+                stores.setdefault(node.op.variable, set()).update(stored_in(expr))
             else:
-                used |= _stored_in(expr)
+                used |= stored_in(expr)
     pending = list(used)
     while pending:
         for other in stores.get(pending.pop(), ()):
@@ -716,7 +717,7 @@ def live_variables(graph: Graph) -> dict[int, frozenset[Ref]]:
             stored = op.variable if isinstance(op, Store) else op.result if isinstance(op, Clip) else None
             here = behind - {stored} if stored is not None else behind
             for expr in _expressions(op):
-                here |= _stored_in(expr)
+                here |= stored_in(expr)
             if behind != after[index] or here != before[index]:
                 after[index], before[index] = behind, here
                 changed = True
@@ -735,19 +736,6 @@ def _expressions(op: Any) -> Iterable[UnitExpr]:
             yield value
         case Edit(_, added) if added is not None:
             yield added
-
-
-def _stored_in(expr: UnitExpr) -> set[Ref]:
-    match expr:
-        case Stored(variable):
-            return {variable}
-        case Product(left, right):
-            return _stored_in(left) | _stored_in(right)
-        case Inverse(of) | Root(of) | Bounded(of):
-            return _stored_in(of)
-        case Sum(parts):
-            return set().union(*map(_stored_in, parts))
-    return set()
 
 
 def _may_carry(expr: UnitExpr, carrying: set[Ref]) -> bool:

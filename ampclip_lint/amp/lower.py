@@ -145,6 +145,26 @@ class Lowering(Calls):
         self.at()
         if self.finite_tests > seen and not self.dead:
             self.emit(Draft("raise_nonfinite"))
+
+    def _makes(self, value: cst.BaseExpression | None, target: str) -> dict[int, Key]:
+        """Objects that different arms of a branch make for one name are one object: only one of them ever exists."""
+        calls: list[cst.BaseExpression | None] = [value]
+        while any(isinstance(call, cst.IfExp) for call in calls):
+            calls = [
+                part
+                for call in calls
+                for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
+            ]
+        key: Key = (self.frame.id, target, tuple(self.elements))
+        return {self.label(call): key for call in calls if isinstance(call, cst.Call)}
+
+    def _assert(self, node: cst.Assert) -> None:
+        seen = self.finite_tests
+        true, _ = self.test(node.test)
+        self.flow = true
+        self.at()
+        if self.finite_tests > seen and not self.dead:
+            self.emit(Draft("raise_nonfinite"))
         test = node.test
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and not self.dead:
             target = test.comparisons[0]
@@ -458,7 +478,12 @@ class Lowering(Calls):
         assert isinstance(twin, (ast.For, ast.AsyncFor))
         if uses_as_optimizers(twin):
             return True
-        text = ast.unparse(twin.iter)
+        over = [twin.iter]
+        if isinstance(twin.iter, ast.Call) and isinstance(twin.iter.func, ast.Name):
+            over = twin.iter.args or over
+        return any(self._is_collection_of_optimizers(ast.unparse(part)) for part in over)
+
+    def _is_collection_of_optimizers(self, text: str) -> bool:
         info = self.frame.info
         scope = info.owner.node if info.owner is not None and text.startswith(f"{info.self_name}.") else info.node
         cache = info.__dict__.setdefault("_optimizer_collections", {})

@@ -56,6 +56,9 @@ from ampclip_lint.amp.units import (
 )
 
 
+_IDLE = frozenset({FaultKind.CLIP_AFTER_STEP, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.CLIP_EACH})
+
+
 @dataclass(frozen=True)
 class Step:
     """The state behind an operation (``None`` where the path ends) and the faults that were found there."""
@@ -201,6 +204,8 @@ class Protocol:
         if pair.stage is Stage.READY:
             state, found = self._divisible(node, op, state)
             marks += found
+        elif held.applied and carries(held.units):
+            marks += (Mark(FaultKind.DOUBLE_STEP, node, subject, op.scaler),)
         elif held.divided_at is not None and carries(held.units):
             marks += (Mark(FaultKind.DOUBLE_UNSCALE, held.divided_at, subject, op.scaler),)
             fixed = replace(held, units=TRUE_GRADIENT, divided_at=None)
@@ -258,6 +263,8 @@ class Protocol:
             return _settle(state, buffer), (mark,)
         if not held.units or (held.unknown and not carries(held.units)) or held.units == wanted:
             return state, ()
+        if held.applied and isinstance(op, Unscale):
+            return state, ()  # Nothing applies them again, as far as this call goes.
         if held.applied:
             return found(FaultKind.DOUBLE_STEP, node)
         moved = held.stale_at is not None and (stale_or_mixed(held.units) or held.unscaled_at is not None)
@@ -334,8 +341,9 @@ class Protocol:
         norm = evaluate(OfGradients(op.optimizers), state, disabled)
         marks = self._clip_faults(op, node, state, disabled, held, scaled)
         if marks:
-            # The corrected program measures true gradients here.
-            return Step(keep_norm(op, replace(state, explained=True), TRUE_GRADIENT), marks)
+            # The corrected program measures true gradients here. A clip that does nothing explains nothing.
+            idle = {mark.kind for mark in marks} <= _IDLE
+            return Step(keep_norm(op, replace(state, explained=state.explained or not idle), TRUE_GRADIENT), marks)
         state = keep_norm(op, state, norm)
         if op.bound is not None:
             for optimizer, buffer in held.items():
@@ -387,7 +395,7 @@ class Protocol:
         subject = tuple(held)
         scaler = next((key[0] for key in state.pairs if key[1] in held), next(iter(state.scalers), None))
         filled = any(b.units or b.maybe or b.unknown for b in held.values())
-        if not filled and not any(b.absent for b in held.values()) and not state.explained:
+        if not filled and not any(b.absent or b.lost for b in held.values()) and not state.explained:
             return (Mark(FaultKind.CLIP_WITHOUT_GRADIENTS, node, subject, scaler),)
         protected = any(b.unscaled_at is not None or carries(b.units) for b in held.values())
         if op.each and op.kind is ClipKind.NORM and protected:

@@ -47,7 +47,9 @@ def backward_without_scale(fn: FunctionAnalysis) -> Iterator[Violation]:
     """
     for site in fn.sites((Backward, ScalerStep, Unscale)):
         for fault in site.faults(FaultKind.BACKWARD_PLAIN):
-            message = f"the loss of this backward is not scaled, and `{fault.scaler}` divides its gradients"
+            message = (
+                f"this backward gives `{fault.subject}` gradients without the scale that `{fault.scaler}` divides by"
+            )
             effect = "g1 + g2/S is applied: g1 = (3, 4), g2 = (-5, 12), S = 8 gives norm 5.99 instead of 16.1"
-            yield violation(site, fault, f"{message} in `{fault.subject}`", effect=effect)
+            yield violation(site, fault, message, effect=effect)
             break

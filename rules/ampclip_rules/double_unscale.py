@@ -21,12 +21,13 @@ def double_unscale(fn: FunctionAnalysis) -> Iterator[Violation]:
     Flags gradients that are divided by S twice before they are applied: by hand and by the scaler, by two calls of
     `unscale_`, under two names of an optimizer, or by `unscale_` and again by a step behind an `update()`.
     ## Why is this bad?
-    The applied gradient is g/S instead of g: for g = (3, 4) and S = 8 its norm is 0.625 instead of 5; clipped to M =
-    1 in between it is 0.125 instead of 1. The scaler remembers for each optimizer object that it is unscaled, until
-    `update()`: it knows nothing of a division by hand or of a wrapper around the optimizer. Only `unscale_` called
-    twice on one object raises: "unscale_() has already been called on this optimizer since the last update()".
+    The applied gradient is g/S instead of g: for g = (3, 4) and S = 8 its norm is 0.625 instead of 5; clipped to
+    M = 1 in between it is 0.125 instead of 1. The scaler remembers for each optimizer object that it is unscaled,
+    until `update()`: it knows nothing of a division by hand or of a wrapper around the optimizer. Only `unscale_`
+    called twice on one object raises: "unscale_() has already been called on this optimizer since the last update()".
     ## Example
     ```python
+    optimizer.zero_grad()
     scaler.scale(loss).backward()
     for p in model.parameters():
         p.grad.div_(scaler.get_scale())  # expect: AMP202
@@ -35,6 +36,7 @@ def double_unscale(fn: FunctionAnalysis) -> Iterator[Violation]:
     ```
     ## Use instead
     ```python
+    optimizer.zero_grad()
     scaler.scale(loss).backward()
     scaler.unscale_(optimizer)
     scaler.step(optimizer)

@@ -26,11 +26,13 @@ def step_on_scaled_gradients(fn: FunctionAnalysis) -> Iterator[Violation]:
     skipped.
     ## Example
     ```python
+    optimizer.zero_grad()
     scaler.scale(loss).backward()
     optimizer.step()  # expect: AMP301
     ```
     ## Use instead
     ```python
+    optimizer.zero_grad()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
