@@ -176,7 +176,8 @@ class FunctionAnalysis:
 
     def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
-        understood: such a fault stays where every path has it, or where gradients were thrown away on the path."""
+        understood: such a fault stays where every path has it, or where gradients were thrown away on the path.
+        """
         marked = {id(visit) for mark, visit in self._marks.get(index, ()) if mark.kind in _OF_MISSING_GRADIENTS}
         certain = all(id(v) in marked or v.world.doubt or v.world.state.explained for v in visits)
         if marked and not certain:

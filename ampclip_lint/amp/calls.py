@@ -1053,7 +1053,11 @@ class Calls(Expressions):
             return
         within = isinstance(operator, (cst.LessThan, cst.LessThanEqual))
         norm, bound = (left, right) if within else (right, left)
-        if isinstance(norm, Tensor) and isinstance(norm.unit, Stored) and self.clip_bounds.get(norm.unit.variable) == bound:
+        if (
+            isinstance(norm, Tensor)
+            and isinstance(norm.unit, Stored)
+            and self.clip_bounds.get(norm.unit.variable) == bound
+        ):
             self.at()
             self.emit(Draft("misread"))
         for one, other in ((left, right), (right, left)):
@@ -1188,7 +1192,9 @@ class Calls(Expressions):
         """``p.grad = f(p.grad)``: a factor where it is one, else whatever unit the value has."""
         target = self.targets(base)
         if isinstance(value, Tensor) and value.clamped:
-            self.emit(Draft("clip", (target, PLAIN, "value")) if value.clamped == "value" else Draft("edit", (target, None)))
+            self.emit(
+                Draft("clip", (target, PLAIN, "value")) if value.clamped == "value" else Draft("edit", (target, None))
+            )
             return base
         if isinstance(value, Tensor) and isinstance(value.factor, Tensor):
             if value.factor.unit != PLAIN:
@@ -1458,7 +1464,7 @@ class Calls(Expressions):
         self.emit(Draft("clip", (target, limit, kind, framework, slot, each)))
         if slot is None:
             return NONE
-        if isinstance(bound, Const | Sym | Tensor):
+        if isinstance(bound, Const | Sym | Tensor) and not measured:
             self.clip_bounds[slot] = bound
         return Tensor(Stored(slot), frozenset(), True, base=self.fresh(("norm", self.label(node)), self.text(node)))
 

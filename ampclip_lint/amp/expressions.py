@@ -486,8 +486,8 @@ class Expressions(Builder):
         if isinstance(left, Tensor) and left.factor is not None:
             assert isinstance(left.factor, Tensor)
             other = Inverse(unit_of(right)) if over else unit_of(right)
-            origin = [a or b for a, b in zip(_origin(left.factor), _origin(right))]
-            return Tensor(Product(left.factor.unit, other), frozenset(), *origin)
+            mine, its = _origin(left.factor), _origin(right)
+            return Tensor(Product(left.factor.unit, other), frozenset(), mine[0] or its[0], mine[1] or its[1])
         return None
 
     def tensor(self, unit: object, parts: Iterable[Value], node: cst.CSTNode | None) -> Tensor:
@@ -872,7 +872,9 @@ class Expressions(Builder):
         if isinstance(value, Seq) and len(value.items) == count:
             return list(value.items)
         if isinstance(value, Choice):
-            options = [option.items for option in value.options if isinstance(option, Seq) and len(option.items) == count]
+            options = [
+                option.items for option in value.options if isinstance(option, Seq) and len(option.items) == count
+            ]
             if len(options) == len(value.options):
                 # Each name is one of several things, and all of them are of the same option.
                 columns = list(zip(*options))

@@ -395,7 +395,9 @@ class _Linker:
                 return None
             case "plain_step":
                 return (
-                    OptimizerStep(self.inner.get(args[0], args[0]), (*self.asks, *self.finite)) if self._is_optimizer(args[0]) else None
+                    OptimizerStep(self.inner.get(args[0], args[0]), (*self.asks, *self.finite))
+                    if self._is_optimizer(args[0])
+                    else None
                 )
             case "maybe_update":
                 return Update(args[0], args[1], asks=self.asks) if args[0] in self.scalers else None

@@ -146,37 +146,6 @@ class Lowering(Calls):
         if self.finite_tests > seen and not self.dead:
             self.emit(Draft("raise_nonfinite"))
 
-    def _makes(self, value: cst.BaseExpression | None, target: str) -> dict[int, Key]:
-        """Objects that different arms of a branch make for one name are one object: only one of them ever exists."""
-        calls: list[cst.BaseExpression | None] = [value]
-        while any(isinstance(call, cst.IfExp) for call in calls):
-            calls = [
-                part
-                for call in calls
-                for part in ((call.body, call.orelse) if isinstance(call, cst.IfExp) else (call,))
-            ]
-        key: Key = (self.frame.id, target, tuple(self.elements))
-        return {self.label(call): key for call in calls if isinstance(call, cst.Call)}
-
-    def _assert(self, node: cst.Assert) -> None:
-        seen = self.finite_tests
-        true, _ = self.test(node.test)
-        self.flow = true
-        self.at()
-        if self.finite_tests > seen and not self.dead:
-            self.emit(Draft("raise_nonfinite"))
-        test = node.test
-        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and not self.dead:
-            target = test.comparisons[0]
-            if isinstance(target.operator, (cst.LessThan, cst.LessThanEqual)):
-                norm, bound = self.evaluate(test.left), self.evaluate(target.comparator)
-                if (
-                    isinstance(norm, Tensor)
-                    and isinstance(norm.unit, Stored)
-                    and self.clip_bounds.get(norm.unit.variable) == bound
-                ):
-                    self.emit(Draft("misread"))
-
     def keep(self, value: Value, node: cst.CSTNode) -> Value:
         """A value that a variable keeps: its unit is what it is now."""
         if isinstance(value, Tensor) and (value.of_gradients or not isinstance(value.unit, type(PLAIN))):
@@ -217,7 +186,9 @@ class Lowering(Calls):
 
     def _edit_in_place(self, base: Grads, operator: cst.CSTNode, value: Value, node: cst.CSTNode) -> Value:
         if isinstance(value, Choice):
-            self.each_option(value, node, lambda option: self._edit_in_place(base, operator, option, node), numbers=True)
+            self.each_option(
+                value, node, lambda option: self._edit_in_place(base, operator, option, node), numbers=True
+            )
             return NONE
         target = self.targets(base)
         self.at()

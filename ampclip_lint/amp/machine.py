@@ -124,9 +124,11 @@ class Buffer:
 
     `units` must be in it, `maybe` may be in it; with `unknown`, code outside the program may have put anything there.
     `applied`: a step has consumed them. `bent`: something that is not linear in S was done to them at a wrong unit.
-    The node indices say where a property came from, for reports: the backward that began the window, the unscale_ (or
-    division by hand) that made it true, the plain backward in it, the update that made it stale, the backward that
-    added to gradients already applied. `lost`: they were cleared before a step applied them. `absent`: the optimizer is not made yet, or not on this path.
+    `lost`: they were cleared before a step applied them. `owed`: an update that came too early belongs behind the next
+    step. `absent`: the optimizer is not made yet, or not on this path. The node indices say where a property came from,
+    for reports: the last backward, the unscale_ (or division by hand) that made it true, the plain backward in it, the
+    update that made it stale, the backward that added to gradients already applied, an unscale_ that came too early,
+    the last clip, a hook that clamps.
     """
 
     units: Units = NO_UNITS
@@ -291,7 +293,9 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case ZeroGrad(optimizers):
             for optimizer in optimizers:
                 old = state.buffer(optimizer)
-                state = state.with_buffer(optimizer, Buffer(hooked_at=old.hooked_at, lost=_loses(old), absent=old.absent))
+                state = state.with_buffer(
+                    optimizer, Buffer(hooked_at=old.hooked_at, lost=_loses(old), absent=old.absent)
+                )
             return Outcome(state)
         case Hook(optimizers):
             for optimizer in optimizers:

@@ -128,7 +128,8 @@ class OptimizerStep:
 @dataclass(frozen=True)
 class Update:
     """``scaler.update()``; with a new scale it needs no inf check. `restores`: ``load_state_dict``, which sets the
-    scale but no stage."""
+    scale but no stage.
+    """
 
     scaler: Ref
     new_scale: bool = False

@@ -55,7 +55,6 @@ from ampclip_lint.amp.units import (
     scale_of,
 )
 
-
 _IDLE = frozenset({FaultKind.CLIP_AFTER_STEP, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.CLIP_EACH})
 
 
