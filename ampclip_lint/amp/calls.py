@@ -371,6 +371,8 @@ class Calls(Expressions):
     def opaque(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
         """A function that is not followed: its result reaches what its arguments reach, and its object."""
         parts: list[Value] = arguments.all()
+        self.at(node)
+        self.consume(parts)
         reach = self.reach_of(parts)
         if function.bound is not None:
             key = self.key_of(function.bound)

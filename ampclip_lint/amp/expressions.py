@@ -296,6 +296,8 @@ class Expressions(Builder):
             return found
         if name in _SAME:
             return base
+        if name == "grad" and isinstance(base, Sym) and isinstance(key, tuple) and key[-1] in ("weight", "bias"):
+            return Grads(Params(frozenset((key,)), True))
         if name == "_scale":
             return Tensor(ScaleOf(self.ref(key, self.text(node).rpartition(".")[0])), frozenset())
         if name == "param_groups":

@@ -247,7 +247,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case Scale(scaler):
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):
-            units = evaluate(loss, state, disabled) or TRUE_GRADIENT
+            units = evaluate(loss, state, disabled)
             for optimizer in must:
                 if not state.buffer(optimizer).absent:
                     state = state.with_buffer(optimizer, _contribute(state.buffer(optimizer), units, node))

@@ -100,8 +100,10 @@ class Protocol:
     # -- backward ---------------------------------------------------------------------------------------------------
 
     def _backward(self, op: Backward, node: int, state: State, disabled: frozenset[Ref]) -> Step:
-        units = evaluate(op.loss, state, disabled) or TRUE_GRADIENT
+        units = evaluate(op.loss, state, disabled)
         marks: list[Mark] = []
+        if not units:
+            return Step(None)  # Still the number 0: it has no graph to go back through, torch raises.
         if len(units) > 1:
             # A sum of a scaled loss and a plain one, or of one and a penalty made from scaled gradients.
             scaler = next((s for unit in units for s, _ in unit.powers), None)
@@ -321,7 +323,9 @@ class Protocol:
         if not units:
             return Step(state)
         scaler = next((s for unit in units for s, _ in unit.powers), None)
-        kind = FaultKind.STALE_SCALE_READ if MIXED in units else FaultKind.READ_SCALED
+        # Divided by a scale that is not the one it was multiplied with, or that it does not carry any more.
+        undone = MIXED in units or any(power < 0 for unit in units for _, power in unit.powers)
+        kind = FaultKind.STALE_SCALE_READ if undone else FaultKind.READ_SCALED
         holders = tuple(o for o, held in state.buffers.items() if set(units) & held.units)
         return Step(state, (Mark(kind, node, holders, scaler),))
 
