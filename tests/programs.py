@@ -1028,12 +1028,15 @@ def _function(name: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 #: Faults that change an applied gradient or raise, so that torch shows them.
-SHOWN = frozenset(FaultKind) - {
-    FaultKind.CLIP_AFTER_STEP,
-    FaultKind.CLIP_WITHOUT_GRADIENTS,
-    FaultKind.STEP_BYPASSES_SCALER,
-    FaultKind.READ_SCALED,
-}
+SHOWN = frozenset(
+    FaultKind[name]
+    for name in (
+        "CLIP_SCALED", "CLIP_PARTIAL", "CLIP_THRESHOLD_UNIT", "EDIT_SCALED", "OVERFLOW_HIDDEN", "UNSCALE_MID_ACCUMULATION",
+        "DOUBLE_UNSCALE", "UNSCALE_AFTER_STEP", "STEP_ON_SCALED", "BACKWARD_PLAIN", "SCALER_MISMATCH", "DOUBLE_STEP",
+        "STEP_WITHOUT_GRADIENTS", "CLOSURE", "ZERO_GRAD_MISSING", "UPDATE_MID_ACCUMULATION", "UPDATE_BETWEEN_STEPS",
+        "UPDATE_MISSING", "UPDATE_WITHOUT_CHECK",
+    )
+)  # fmt: skip
 
 Choice = dict[str, Any]
 

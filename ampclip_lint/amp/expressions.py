@@ -254,7 +254,8 @@ class Expressions(Builder):
             value = self.evaluate_elsewhere(module, node)
         finally:
             self.resolving.discard(key)
-        return value if isinstance(value, (Obj, Params, Seq, Map, Fn, Cls, Ext)) else symbol
+        number = isinstance(value, Const) and _number(value.value)
+        return value if number or isinstance(value, (Obj, Params, Seq, Map, Fn, Cls, Ext)) else symbol
 
     def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
         raise NotImplementedError

@@ -394,6 +394,8 @@ class Lowering(Calls):
                     return Seq(tuple(Seq(tuple(self._nth(part, i, node) for part in parts)) for i in range(length)))
             return Items(tuple(parts))
         if name == "range":
+            if len(parts) == 1 and isinstance(parts[0], Const) and parts[0].value in (1, 2):
+                return Seq(tuple(Const(number) for number in range(int(parts[0].value))))
             start = parts[0] if len(parts) > 1 else Const(0)
             step = parts[2] if len(parts) > 2 else Const(1)
             return Items((start,), counted=step == Const(1))

@@ -73,6 +73,10 @@ class Protocol:
         self.clears = frozenset(clears)
 
     def advance(self, op: Op, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        if isinstance(op, (Unscale, ScalerStep, OptimizerStep)):
+            user = op.optimizer if isinstance(op, OptimizerStep) else op.buffer
+            if state.buffer(user).absent:
+                return Step(None)  # Whoever uses it did not come past the place that makes it.
         match op:
             case Backward():
                 return self._backward(op, node, state, disabled)
@@ -191,8 +195,6 @@ class Protocol:
         if pair.stage is Stage.STEPPED:
             return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op, state)
         held = state.buffer(op.buffer)
-        if held.absent:
-            return Step(state)
         if not state.scaler(op.scaler).scaled:
             return Step(None, self._never_scaled(node, op, state))
         if pair.stage is Stage.UNSCALED and pair.renewed and held.units and held.unscaled_at is None:
