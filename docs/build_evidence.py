@@ -16,7 +16,15 @@ for source_root in (ROOT, ROOT / "rules"):  # so that it runs in a bare checkout
     if str(source_root) not in sys.path:
         sys.path.insert(0, str(source_root))
 
-from ampclip_lint.testing import Program, Verdict, judge, load_module, parse_expectations, read_programs  # noqa: E402
+from ampclip_lint.testing import (  # noqa: E402
+    Program,
+    Verdict,
+    judge,
+    judge_overflow,
+    load_module,
+    parse_expectations,
+    read_programs,
+)
 
 INTRO = """\
 # Evidence
@@ -28,7 +36,8 @@ is run with its scaler disabled (the *intended* gradient), and with S = 8, S = 6
 `update()`, all on the same data. A row tells of the first step whose gradient departs from the intended one: both
 norms, their ratio, and how far the two gradients are apart (the norm of their difference over the larger norm), because
 a gradient in a wrong direction can have the right norm. Where torch stops the program, the row says so. Under each
-table stands how many right programs there are beside the wrong ones, and how far they depart.
+table stand the programs whose gradients are the same at every S, with what is wrong about them all the same, and how
+many right programs there are, and how far they depart.
 """
 
 EXAMPLE_INTRO = """\
@@ -85,6 +94,24 @@ def rows(program: Program, verdict: Verdict) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+def aside(program: Program, function: Callable[..., object], verdict: Verdict, codes: set[str]) -> str:
+    """What is wrong about a program whose gradients are the same at every S."""
+    overflow = judge_overflow(function)
+    if overflow.hidden:
+        fact = "an overflow is hidden from the scaler and applied"
+    elif overflow.applied:
+        fact = "an overflow is applied"
+    elif overflow.error is not None:
+        fact = f"an overflow raises {overflow.error.type}"
+    elif codes & {"AMP103", "AMP107"} and not verdict.clip_active:
+        fact = "no gradient that is applied was clipped"
+    elif "AMP109" in codes and verdict.clip_midway:
+        fact = "partial sums are clipped"
+    else:
+        fact = "the page of the rule says what"
+    return f"* `{program.name}`: {fact}"
+
+
 def section(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     programs = read_programs(text, path.name)
@@ -92,16 +119,27 @@ def section(path: Path) -> Iterator[str]:
     expectations = parse_expectations(text, path.name)
     codes = sorted({e.code for e in expectations if any(p.holds(e.row) for p in programs)})
 
-    def verdict(program: Program) -> Verdict:
-        function: Callable[..., object] = getattr(module, program.name)
-        return judge(function)
+    def function(program: Program) -> Callable[..., object]:
+        found: Callable[..., object] = getattr(module, program.name)
+        return found
 
+    wrong = [(program, judge(function(program))) for program in programs if program.is_wrong]
     yield f"\n## {', '.join(codes)}: `fixtures/{path.name}`\n"
-    yield "| pattern | S | intended norm | applied norm | ratio | difference |\n| --- | --- | --- | --- | --- | --- |"
-    for program in programs:
-        if program.is_wrong:
-            yield from rows(program, verdict(program))
-    right = [verdict(program) for program in programs if not program.is_wrong]
+    if not all(verdict.invariant for _, verdict in wrong):
+        yield "| pattern | S | intended norm | applied norm | ratio | difference |"
+        yield "| --- | --- | --- | --- | --- | --- |"
+    for program, verdict in wrong:
+        if not verdict.invariant:
+            yield from rows(program, verdict)
+    others = [
+        aside(program, function(program), verdict, {e.code for e in expectations if program.holds(e.row)})
+        for program, verdict in wrong
+        if verdict.invariant
+    ]
+    if others:
+        yield "\nThe same gradients at every S:\n"
+        yield from others
+    right = [judge(function(program)) for program in programs if not program.is_wrong]
     worst = max((row.difference or 0.0 for v in right for row in v.rows), default=0.0)
     yield f"\n{len(right)} right programs; the largest difference of any of them at any S: {number(worst)}."
 

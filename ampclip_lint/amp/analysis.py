@@ -25,6 +25,7 @@ from ampclip_lint.amp.ops import (
     OptimizerStep,
     Read,
     ScalerStep,
+    Unscale,
     Update,
     ZeroGrad,
 )
@@ -179,7 +180,13 @@ class FunctionAnalysis:
         understood: such a fault stays where every path has it, or where gradients were thrown away on the path.
         """
         marked = {id(visit) for mark, visit in self._marks.get(index, ()) if mark.kind in _OF_MISSING_GRADIENTS}
-        certain = all(id(v) in marked or v.world.doubt or v.world.state.explained for v in visits)
+        certain = all(
+            id(v) in marked
+            or v.world.doubt
+            or v.world.state.explained
+            or any(known.unknown for known in v.world.state.scalers.values())
+            for v in visits
+        )
         if marked and not certain:
             self._marks[index] = [
                 (mark, visit)
@@ -197,9 +204,15 @@ class FunctionAnalysis:
         cleared = [
             index
             for index, here in enumerate(path)
-            if isinstance(op := graph.nodes[here.node].op, ZeroGrad) and set(op.optimizers) & set(mark.optimizers)
+            if isinstance(op := graph.nodes[here.node].op, ZeroGrad)
+            and (not mark.optimizers or set(op.optimizers) & set(mark.optimizers))
         ]
-        backwards = {n.index for n in graph.nodes if isinstance(n.op, Backward)}
+        wanted = (Unscale, ScalerStep) if mark.kind is FaultKind.UPDATE_WITHOUT_CHECK else (Backward,)
+        backwards = {
+            n.index
+            for n in graph.nodes
+            if isinstance(n.op, wanted) and getattr(n.op, "scaler", mark.scaler) == mark.scaler
+        }
         start = cleared[-1] if cleared else 0
         for here, after in zip(path[start:], path[start + 1 :]):
             others = [

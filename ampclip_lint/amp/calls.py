@@ -194,6 +194,8 @@ class Calls(Expressions):
         self.called: set[Key] = set()
         self.finite_tests = 0
         self.finite_symbols: list[Sym] = []
+        #: What surrounds the current statement: "loop", or the text of an if's condition.
+        self.enclosing: list[str] = []
         self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
@@ -259,8 +261,11 @@ class Calls(Expressions):
         """``base.name(…)``."""
         assert isinstance(node.func, cst.Attribute)
         name = node.func.attr.value
-        if isinstance(base, (Tensor, Grads, Params, Groups, Seq, Map, Items)) or (
-            isinstance(base, Obj) and base.kind in (Kind.SCALER, Kind.OPTIMIZER) and base.cls is None
+        own_step = isinstance(base, Obj) and base.kind is Kind.OPTIMIZER and name in ("step", "zero_grad")
+        if (
+            own_step
+            or isinstance(base, (Tensor, Grads, Params, Groups, Seq, Map, Items))
+            or (isinstance(base, Obj) and base.kind in (Kind.SCALER, Kind.OPTIMIZER) and base.cls is None)
         ):
             return self.known_method(base, name, arguments, node)
         function = self.attribute(base, name, node.func)
@@ -392,6 +397,9 @@ class Calls(Expressions):
         site: Hashable,
     ) -> Value:
         """Lower a function's body here, in a frame of its own."""
+        if lexical < 0 and info.owner is not None and info.owner.outer is not None:
+            around = [frame.id for frame in self.frames.values() if frame.info is info.owner.outer]
+            lexical = around[-1] if around else lexical
         path = (*(self.frame.path if self.frame else ()), site)
         number = self.frame_ids.setdefault(path, len(self.frame_ids))
         frame = Frame(
@@ -1152,9 +1160,23 @@ class Calls(Expressions):
             self.emit(Draft("clip", (target, unit_of(first), "value")))
             return base
         if name in ("zero_",):
-            self.emit(Draft("clear", (target,)))
+            self.clear(target, base.params)
             return base
-        if name in ("add_", "sub_", "sign_", "copy_", "set_", "normal_", "addcmul_", "addcdiv_"):
+        if name in (
+            "add_",
+            "sub_",
+            "sign_",
+            "copy_",
+            "set_",
+            "normal_",
+            "addcmul_",
+            "addcdiv_",
+            "pow_",
+            "square_",
+            "sqrt_",
+            "abs_",
+            "tanh_",
+        ):
             if name == "copy_" and isinstance(first, (Grads, Tensor)):
                 return self.copy_gradient(base, first, node)
             added = unit_of(first) if name in ("add_", "sub_") and first is not None else None
@@ -1190,9 +1212,21 @@ class Calls(Expressions):
             return self.materialize(self.tensor(unit_of(base), (base,), node), f"clone{self.label(node)}")
         return self.tensor_method(self.tensor(unit_of(base), (base,), node), name, arguments, node)
 
+    def clear(self, target: Ref, params: Params) -> None:
+        """Gradients are cleared one by one; under a test of the parameter only some of them are."""
+        for around in reversed(self.enclosing):
+            if around == "loop":
+                break
+            if ".grad" not in around and "requires_grad" not in around:
+                return
+        self.emit(Draft("clear", (target,)))
+
     def copy_gradient(self, base: Grads, value: Value, node: cst.CSTNode) -> Value:
         """``p.grad = f(p.grad)``: a factor where it is one, else whatever unit the value has."""
         target = self.targets(base)
+        if isinstance(value, Tensor) and value.clamped == "add" and isinstance(value.factor, Tensor):
+            self.emit(Draft("edit", (target, value.factor.unit)))
+            return base
         if isinstance(value, Tensor) and value.clamped:
             self.emit(
                 Draft("clip", (target, PLAIN, "value")) if value.clamped == "value" else Draft("edit", (target, None))
@@ -1219,6 +1253,11 @@ class Calls(Expressions):
                 return
             self.emit(Draft("multiply", (target, factor)))
 
+    def assign_masked(self, base: Grads, target: cst.Subscript) -> None:
+        if any(word in self.text(target) for word in ("finite", "isnan", "isinf")):
+            self.at()
+            self.emit(Draft("clip", (self.targets(base), PLAIN, "value")))
+
     def assign_gradient(self, base: Value, value: Value) -> None:
         """``p.grad = value``."""
         if not isinstance(base, Params):
@@ -1226,7 +1265,7 @@ class Calls(Expressions):
         target = self.targets(base)
         self.at()
         if value == NONE:
-            self.emit(Draft("clear", (target,)))
+            self.clear(target, base)
         elif isinstance(value, (Tensor, Grads)) and not isinstance(value, Grads):
             if value.of_gradients:
                 self.copy_gradient(Grads(Params(base.owners)), value, self.statement)
@@ -1314,6 +1353,17 @@ class Calls(Expressions):
                 self.emit(Draft("clip", (self.targets(first), unit_of(arguments.get(1, "min")), "value")))
                 return first
             return Tensor(unit_of(first), frozenset(), True, clamped="value")
+        if tail in ("_foreach_mul_", "_foreach_div_") and isinstance(first, (Grads, Seq)):
+            grads = first if isinstance(first, Grads) else next((g for g in first.items if isinstance(g, Grads)), None)
+            by = arguments.get(1, "scalar")
+            if grads is not None:
+                factor = Inverse(unit_of(by)) if tail == "_foreach_div_" else unit_of(by)
+                self.edit_by_factor(self.targets(grads), factor, by, node)
+            return NONE
+        if tail == "where" and any(isinstance(a, Grads) for a in arguments.positional[1:]):
+            hides = any(word in self.text(node) for word in ("finite", "isnan", "isinf"))
+            unit = unit_of(next(a for a in arguments.positional[1:] if isinstance(a, Grads)))
+            return Tensor(unit, frozenset(), True, clamped="value" if hides else "")
         if tail in ("sign", "tanh", "sigmoid") and isinstance(first, Grads):
             return Tensor(PLAIN, frozenset(), True, clamped="edit")
         numeric = [a for a in arguments.all() if self._has_unit(a)]
@@ -1462,7 +1512,7 @@ class Calls(Expressions):
             if kind != "value"
             else None
         )
-        each = isinstance(params, Params) and params.single
+        each = isinstance(params, Params) and params.single and not isinstance(bound, Choice)
         self.emit(Draft("clip", (target, limit, kind, framework, slot, each)))
         if slot is None:
             return NONE

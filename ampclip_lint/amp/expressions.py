@@ -473,6 +473,9 @@ class Expressions(Builder):
                 unit = Product(a, a)
             else:
                 unit = Sum((a, b))  # type: ignore[assignment]
+                if isinstance(left, Grads) or isinstance(right, Grads):
+                    added = Tensor(b if isinstance(left, Grads) else a, frozenset())
+                    return replace(self.tensor(unit, (left, right), node), clamped="add", factor=added)
             return self.tensor(unit, (left, right), node)
         key_left, key_right = self.pure_key(left), self.pure_key(right)
         if key_left is not None and key_right is not None:
@@ -786,6 +789,9 @@ class Expressions(Builder):
                 if target.attr.value == "grad":
                     self.assign_gradient(base, value)
                     return
+                if isinstance(base, Grads):
+                    self.assign_gradient(base.params, value)
+                    return
                 key = self.key_of(self.one(base))
                 if key is not None:
                     self.hold(key, value)
@@ -793,12 +799,18 @@ class Expressions(Builder):
             case cst.Subscript():
                 base = self.evaluate(target.value)
                 index = target.slice[0].slice
-                if len(target.slice) == 1 and isinstance(index, cst.Index):
+                if isinstance(base, Grads):
+                    self.assign_masked(base, target)
+                elif len(target.slice) == 1 and isinstance(index, cst.Index):
                     self._assign_item(target, base, self.evaluate(index.value), value)
             case cst.Tuple() | cst.List():
                 self._unpack([element.value for element in target.elements], value, target)
             case cst.StarredElement():
                 self.assign(target.value, self.fresh(self.label(target)))
+
+    def assign_masked(self, base: Grads, target: cst.Subscript) -> None:
+        """``p.grad[mask] = …``."""
+        raise NotImplementedError
 
     def consume(self, values: list[Value]) -> None:
         """Numbers made from gradients or scaled losses leave the program's own computation here."""

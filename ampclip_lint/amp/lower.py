@@ -208,7 +208,9 @@ class Lowering(Calls):
         site = self.site("if")
         seen, outer = self.finite_tests, self.under_finite_test
         true, false = self.test(node.test)
-        self.under_finite_test = self.finite_tests > seen
+        # A raise that also looks at the scale itself stops on a collapse, not on an ordinary overflow.
+        self.under_finite_test = self.finite_tests > seen and "scale" not in self.text(node.test)
+        self.enclosing.append(self.text(node.test))
         first = len(self.graph.nodes)
         self.flow = true
         if true.cur:
@@ -225,6 +227,7 @@ class Lowering(Calls):
             else:
                 self.block(node.orelse.body, twin.orelse)
         self.under_finite_test = outer
+        self.enclosing.pop()
         self.note_switch(node.test, range(first, second), range(second, len(self.graph.nodes)))
         self.join([after_true, self.flow], site)
 
@@ -351,7 +354,9 @@ class Lowering(Calls):
 
         def bound_body() -> None:
             self._bind_loop_variable(node, iterable)
+            self.enclosing.append("loop")
             body()
+            self.enclosing.pop()
 
         self._loop(head, bound_body, node, twin, "for")
 
@@ -394,8 +399,8 @@ class Lowering(Calls):
                     return Seq(tuple(Seq(tuple(self._nth(part, i, node) for part in parts)) for i in range(length)))
             return Items(tuple(parts))
         if name == "range":
-            if len(parts) == 1 and isinstance(parts[0], Const) and parts[0].value in (1, 2):
-                return Seq(tuple(Const(number) for number in range(int(parts[0].value))))
+            if parts == [Const(1)]:
+                return Seq((Const(0),))
             start = parts[0] if len(parts) > 1 else Const(0)
             step = parts[2] if len(parts) > 2 else Const(1)
             return Items((start,), counted=step == Const(1))
@@ -420,13 +425,36 @@ class Lowering(Calls):
         key = self.key_of(collection)
         if key is not None:
             text = collection.text if isinstance(collection, (Sym, Obj)) else ""
+            names = self._constant_keys(text.removesuffix(".values()").removesuffix(".items()"))
+            part: Hashable = ("item", names[index]) if index < len(names) else ("element", index)
             if isinstance(key, tuple) and key[0] == "attr" and key[2] == "values()":
                 key = key[1]
             elif isinstance(key, tuple) and key[0] == "attr" and key[2] == "items()":
-                element = Sym(("attr", key[1], ("element", index)), text=f"{text}[{index}]")
-                return Seq((Sym(("attr", key[1], ("key", index))), element))
-            return Sym(("attr", key, ("element", index)), text=f"{text}[{index}]")
+                element = Sym(("attr", key[1], part), text=f"{text}[{index}]")
+                return Seq((Const(names[index]) if names else Sym(("attr", key[1], ("key", index))), element))
+            if not names and not text.endswith(".values()"):
+                part = ("item", index)  # What the loop meets first is the element at 0.
+            return Sym(("attr", key, part), text=f"{text}[{index}]")
         return Sym(("element", self.site(self.label(node)), index))
+
+    def _constant_keys(self, text: str) -> list[str]:
+        """The constant string keys that the current function (or class) reads from a dict."""
+        info = self.frame.info
+        scope = info.owner.node if info.owner is not None and text.startswith(f"{info.self_name}.") else info.node
+        cache = info.__dict__.setdefault("_constant_keys", {})
+        if text not in cache:
+            cache[text] = list(
+                dict.fromkeys(
+                    child.slice.value
+                    for child in ast.walk(scope)
+                    if isinstance(child, ast.Subscript)
+                    and isinstance(child.slice, ast.Constant)
+                    and isinstance(child.slice.value, str)
+                    and ast.unparse(child.value) == text
+                )
+            )
+        found: list[str] = cache[text]
+        return found if text else []
 
     def _elements(self, iterable: Value, node: cst.For, twin: ast.stmt) -> list[Value] | None:
         """The elements to visit one by one: of a known collection, or two of an unknown one of optimizers."""
@@ -439,7 +467,9 @@ class Lowering(Calls):
         if isinstance(iterable, (Sym, Items, Obj, Tensor)) and self._names_objects(node, twin):
             if isinstance(iterable, Items) and iterable.counted and len(iterable.of) == 1:
                 return None
-            return [self._nth(iterable, index, node) for index in range(SOME)]
+            assert isinstance(twin, (ast.For, ast.AsyncFor))
+            keys = self._constant_keys(ast.unparse(twin.iter).removesuffix(".values()").removesuffix(".items()"))
+            return [self._nth(iterable, index, node) for index in range(max(SOME, min(len(keys), UNROLL)))]
         return None
 
     @staticmethod

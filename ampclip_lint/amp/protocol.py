@@ -213,6 +213,10 @@ class Protocol:
             marks += (Mark(FaultKind.DOUBLE_UNSCALE, held.divided_at, subject, op.scaler),)
             fixed = replace(held, units=TRUE_GRADIENT, divided_at=None)
             state = replace(state.with_buffer(op.buffer, fixed), explained=True)
+        if pair.stage is Stage.UNSCALED and not pair.recorded and held.units:
+            # unscale_ found no gradients, so it has recorded no check; those that came later have none.
+            at = pair.at if pair.at is not None else node
+            return Step(None, (*marks, Mark(FaultKind.STEP_WITHOUT_GRADIENTS, at, subject, op.scaler, fatal=True)))
         if not (held.units or held.maybe or held.unknown):
             known = state.explained or pair.stage is Stage.UNKNOWN
             lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler, fatal=True),)
@@ -264,7 +268,8 @@ class Protocol:
         if held.carried_at is not None and buffer in self.clears:
             mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (buffer,), scaler)
             return _settle(state, buffer), (mark,)
-        if not held.units or (held.unknown and not carries(held.units)) or held.units == wanted:
+        seen = carries(held.units) or held.divided_at is not None or held.plain_at is not None
+        if not held.units or (held.unknown and not seen) or held.units == wanted:
             return state, ()
         if held.applied and isinstance(op, Unscale):
             return state, ()  # Nothing applies them again, as far as this call goes.
@@ -333,9 +338,12 @@ class Protocol:
 
     def _check(self, op: RaiseOnNonfinite | CompareReturnedNorm, node: int, state: State) -> Step:
         """A test of the norm between unscale_ (or a scaled backward) and step."""
+        raises = isinstance(op, RaiseOnNonfinite)
+        for optimizer, held in state.buffers.items():
+            if raises and carries(held.units) and not held.applied:
+                return Step(state, (Mark(FaultKind.NONFINITE_NORM_RAISES, node, (optimizer,), _scaler_of(held)),))
         for (scaler, optimizer), pair in state.pairs.items():
             if pair.stage is Stage.UNSCALED:
-                raises = isinstance(op, RaiseOnNonfinite)
                 kind = FaultKind.NONFINITE_NORM_RAISES if raises else FaultKind.NORM_MISREAD
                 return Step(state, (Mark(kind, node, (optimizer,), scaler),))
         return Step(state)
