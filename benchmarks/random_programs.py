@@ -2,8 +2,8 @@
 
     python benchmarks/random_programs.py [--programs 2000] [--seed 0] [--jobs 2] [--write DIR]
 
-Takes about a second for three programs and job. Prints a table, then each disagreement that is no documented limit, shrunk;
-exits with 1 where there is one.
+A job takes about a second for three programs. Prints a table, then each disagreement that is no documented limit,
+shrunk; exits with 1 where there is one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "rules"), str(ROOT / "tests")]
 
 import torch  # noqa: E402
 
-from programs import Comparison, Unjudged, compare, generate, shrink  # noqa: E402
+from program_verdicts import Comparison, Unjudged, compare, shrink  # noqa: E402
+from programs import generate  # noqa: E402
 
 
 def one(seed: int) -> tuple[int, Comparison | str | None]:

@@ -1,4 +1,4 @@
-"""Write `docs/rules/` from the documentation in the rules, and the output of the README's example.
+"""Write `docs/rules/` from the documentation in the rules, and the output of the README's examples.
 
 With `--check`, nothing is written, and stale files are named instead.
 """
@@ -47,18 +47,30 @@ def index(rules: Iterable[Rule]) -> str:
     return "\n".join([GENERATED, "", "# Rules", "", text, "", *head, *rows, ""])
 
 
+_EXAMPLE = re.compile(
+    r"^```python\n(?P<program>.*?)^```\n\s*"
+    r"^```text\n\$ ampclip-lint check (?:--output-format (?P<format>\w+) )?(?P<name>\S+)\n(?P<output>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
 def readme(text: str) -> str:
-    """The README with the real output for its example, under the line that asks for it."""
-    program = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    output = re.search(r"^\$ ampclip-lint check (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    if program is None or output is None:
-        raise SystemExit("README.md has lost its example")
-    name, rules = output[1], validate(RULES)
-    found = lint_source(program[1], name, rules=rules)
-    result = RunResult(tuple(found), sources={name: SourceFile(name, None, program[1])})
-    stream = io.StringIO()
-    write_lines(renderer("full")(result), stream, color=False)
-    return text[: output.start(2)] + stream.getvalue() + text[output.end(2) :]
+    """The README with the real output for each of its programs, under the line that asks for it."""
+
+    def example(match: re.Match[str]) -> str:
+        name = match["name"]
+        found = lint_source(match["program"], name, rules=known)
+        result = RunResult(tuple(found), sources={name: SourceFile(name, None, match["program"])})
+        stream = io.StringIO()
+        write_lines(renderer(match["format"] or "full")(result), stream, color=False)
+        start, end = match.start("output") - match.start(), match.end("output") - match.start()
+        return match[0][:start] + stream.getvalue() + match[0][end:]
+
+    known = validate(RULES)
+    fresh, examples = _EXAMPLE.subn(example, text)
+    if not examples:
+        raise SystemExit("README.md has lost its examples")
+    return fresh
 
 
 def pages(rules: Iterable[Rule]) -> dict[str, str]:

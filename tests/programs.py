@@ -1,4 +1,4 @@
-"""Complete training programs by chance, as Python source, and two verdicts on each: torch's and the engine's.
+"""Complete training programs by chance, as Python source.
 
 A program is drawn in three stages, all by one `random.Random` (or hypothesis's, which then can shrink it):
 
@@ -7,9 +7,7 @@ A program is drawn in three stages, all by one `random.Random` (or hypothesis's,
 3. the text is refactored without a change of its meaning: runs of statements become functions, nested functions or
    methods, and the program becomes a class.
 
-torch's verdict is that of `ampclip_lint.testing.judge`, for several values of the program's arguments: a program is
-wrong if it is wrong for any choice of them. The engine's verdict is whether it finds a definite fault of a kind that
-torch can show. Tests and benchmarks/random_programs.py compare the two.
+Judges nothing itself: see program_verdicts.py.
 """
 
 from __future__ import annotations
@@ -17,19 +15,10 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import dataclasses
-import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
-from unittest import mock
-
-from ampclip_lint import testing
-from ampclip_lint.amp.analysis import analyse_program
-from ampclip_lint.amp.faults import FaultKind
-from ampclip_lint.syntax.source import SourceFile
 
 # --- the tree of a program -------------------------------------------------------------------------------------------
 
@@ -85,10 +74,6 @@ def places(items: list[Item], inside: tuple[Block, ...] = ()) -> Iterator[tuple[
 #: Literals that no other text of a program contains, so that the judge can vary them.
 MAX_NORM = "0.5"
 MAX_VALUE = "0.02"
-
-#: In their place for a second look: true gradients are below them, scaled ones above. Where a clip always bites, it can
-#: hide what is wrong with the gradients that it is given.
-LOOSE = {MAX_NORM: "300.0", MAX_VALUE: "100.0"}
 
 PARAMETERS = (
     "net", "net_a", "net_b", "nets", "loader", "opt", "opt_a", "opt_b", "opts", "optims", "scaler", "crit", "accum",
@@ -714,7 +699,7 @@ MISTAKES: tuple[Mistake, ...] = (
 _GLOBALS = frozenset(dir(builtins)) | {"torch", "self"}
 
 
-def _loads(nodes: Sequence[ast.AST]) -> list[str]:
+def names_read(nodes: Sequence[ast.AST]) -> list[str]:
     found = [
         node.id
         for top in nodes
@@ -728,7 +713,7 @@ def _augmented(top: ast.AST, name: ast.Name) -> bool:
     return any(isinstance(node, ast.AugAssign) and node.target is name for node in ast.walk(top))
 
 
-def _stores(nodes: Sequence[ast.AST]) -> list[str]:
+def names_bound(nodes: Sequence[ast.AST]) -> list[str]:
     found = [
         node.id
         for top in nodes
@@ -743,7 +728,7 @@ def _local_to_comprehensions(nodes: Sequence[ast.AST]) -> set[str]:
     for top in nodes:
         for node in ast.walk(top):
             if isinstance(node, ast.comprehension):
-                inside |= set(_stores([node.target]))
+                inside |= set(names_bound([node.target]))
     return inside
 
 
@@ -780,7 +765,7 @@ def _leaves(statements: Sequence[ast.stmt]) -> bool:
     )
 
 
-class _Rename(ast.NodeTransformer):
+class Rename(ast.NodeTransformer):
     def __init__(self, names: dict[str, ast.expr]) -> None:
         self.names = names
 
@@ -794,9 +779,9 @@ class _Rename(ast.NodeTransformer):
 
 
 _OTHER_NAMES = {
-    "net": "model", "opt": "optimizer", "scaler": "grad_scaler", "crit": "criterion", "net_a": "first", "net_b": "second",
-    "opt_a": "optimizer", "loss": "value", "xb": "inputs", "yb": "targets", "accum": "every", "opts": "optimizers",
-    "nets": "models",
+    "net": "model", "opt": "optimizer", "scaler": "grad_scaler", "crit": "criterion", "net_a": "first",
+    "net_b": "second", "opt_a": "optimizer", "loss": "value", "xb": "inputs", "yb": "targets", "accum": "every",
+    "opts": "optimizers", "nets": "models",
 }  # fmt: skip
 
 
@@ -834,8 +819,8 @@ class Refactoring:
         if "scaler" not in text and ".step(" not in text and "backward" not in text and "clip" not in text:
             return False
         hidden = _local_to_comprehensions(run)
-        stores = [name for name in _stores(run) if name not in hidden]
-        loads = [name for name in _loads(run) if name not in hidden and name not in _GLOBALS]
+        stores = [name for name in names_bound(run) if name not in hidden]
+        loads = [name for name in names_read(run) if name not in hidden and name not in _GLOBALS]
         marker = {id(node) for top in run for node in ast.walk(top)}
         others = [
             node for top in self.body for node in ast.walk(top) if id(node) not in marker and isinstance(node, ast.Name)
@@ -873,7 +858,7 @@ class Refactoring:
             if len(set(new)) == len(new) and not set(new) & (set(stores) | set(loads)):
                 names = dict(zip(parameters, new))
                 renamed = {old: ast.Name(fresh, ast.Load()) for old, fresh in names.items() if old != fresh}
-                body = [_Rename(renamed).visit(s) for s in body]
+                body = [Rename(renamed).visit(s) for s in body]
         returned = ast.Name(wanted[0], ast.Load()) if wanted else None
         if returned is not None:
             returned = ast.Name(names.get(wanted[0], wanted[0]), ast.Load())
@@ -913,7 +898,7 @@ def _counts(run: Sequence[ast.stmt], name: str) -> bool:
 
 
 def _assigned_surely(run: Sequence[ast.stmt], name: str) -> bool:
-    return any(isinstance(s, ast.Assign) and name in _stores([s]) for s in run)
+    return any(isinstance(s, ast.Assign) and name in names_bound([s]) for s in run)
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
@@ -952,15 +937,15 @@ def generate(rng: Random, mistakes: int | None = None) -> Generated:
 def _refactored(preamble: Sequence[Item], tree: Sequence[Item], rng: Random) -> str:
     first = ast.parse("\n".join(render(preamble))).body
     body = ast.parse("\n".join(render(tree))).body
-    bound = set(_stores([*first, *body])) | _local_to_comprehensions([*first, *body])
-    free = [n for n in _loads([*first, *body]) if n not in _GLOBALS and n in PARAMETERS]
-    made_first = set(_stores(first)) - _local_to_comprehensions(first)
+    bound = set(names_bound([*first, *body])) | _local_to_comprehensions([*first, *body])
+    free = [n for n in names_read([*first, *body]) if n not in _GLOBALS and n in PARAMETERS]
+    made_first = set(names_bound(first)) - _local_to_comprehensions(first)
     parameters = [n for n in PARAMETERS if n in free and n not in bound]
     style = rng.choice(("flat", "flat", "helpers", "helpers", "class", "class", "call"))
     functions: list[ast.stmt] = []
     text = "import torch\n"
     if style == "class":
-        rebound = set(_stores(body))
+        rebound = set(names_bound(body))
         attributes = {n for n in (*parameters, *made_first) if n not in rebound and n != "loader"}
         if chance(rng, 0.3):
             attributes -= {"crit", "accum", "use_amp", "skip"}
@@ -969,13 +954,13 @@ def _refactored(preamble: Sequence[Item], tree: Sequence[Item], rng: Random) -> 
         refactoring = Refactoring(rng, body, set(parameters) | made_first, attributes)
         for _ in range(rng.choice((0, 1, 1, 2, 3))):
             refactoring.outline()
-        kept = [n for n in parameters if n in attributes or n in _loads(first)]
+        kept = [n for n in parameters if n in attributes or n in names_read(first)]
         stored: list[ast.stmt] = [ast.parse(f"self.{n} = {n}").body[0] for n in parameters if n in attributes]
-        init = [*stored, *(_Rename(to_self).visit(s) for s in first)]
+        init = [*stored, *(Rename(to_self).visit(s) for s in first)]
         methods: list[ast.stmt] = [_function("__init__", ["self", *kept], init)]
-        inner = [_Rename(to_self).visit(s) for s in [*refactoring.nested, *refactoring.body]]
+        inner = [Rename(to_self).visit(s) for s in [*refactoring.nested, *refactoring.body]]
         fit = _function("fit", ["self", *passed], inner)
-        others = [_Rename(to_self).visit(m) for m in refactoring.methods]
+        others = [Rename(to_self).visit(m) for m in refactoring.methods]
         methods += [fit, *others]
         functions.append(
             ast.ClassDef("Trainer", bases=[], keywords=[], body=methods, decorator_list=[], type_params=[])
@@ -1023,446 +1008,3 @@ def _function(name: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast
     return ast.FunctionDef(
         name=name, args=arguments, body=body or ast.parse("pass").body, decorator_list=[], type_params=[]
     )
-
-
-# --- verdicts --------------------------------------------------------------------------------------------------------
-
-#: Faults that change an applied gradient or raise, so that torch shows them.
-SHOWN = frozenset(
-    FaultKind[name]
-    for name in (
-        "CLIP_SCALED", "CLIP_PARTIAL", "CLIP_THRESHOLD_UNIT", "EDIT_SCALED", "OVERFLOW_HIDDEN", "UNSCALE_MID_ACCUMULATION",
-        "DOUBLE_UNSCALE", "UNSCALE_AFTER_STEP", "STEP_ON_SCALED", "BACKWARD_PLAIN", "SCALER_MISMATCH", "DOUBLE_STEP",
-        "STEP_WITHOUT_GRADIENTS", "CLOSURE", "ZERO_GRAD_MISSING", "UPDATE_MID_ACCUMULATION", "UPDATE_BETWEEN_STEPS",
-        "UPDATE_MISSING", "UPDATE_WITHOUT_CHECK",
-    )
-)  # fmt: skip
-
-Choice = dict[str, Any]
-
-
-class Unjudged(Exception):
-    """A program that fails without any loss scaling says nothing about loss scaling."""
-
-
-@dataclass(frozen=True)
-class TorchVerdict:
-    """What torch says: `right`, `wrong` (depends on S) or `raises`, and for which choice of the arguments."""
-
-    word: str
-    choice: Choice
-    detail: str = ""
-    steps: int = 0
-
-
-@dataclass(frozen=True)
-class EngineVerdict:
-    """The definite faults that torch can show, by line; all others; and what was not analysed."""
-
-    faults: frozenset[tuple[int, FaultKind]]
-    others: frozenset[tuple[int, FaultKind]]
-    gaps: tuple[str, ...]
-
-    @property
-    def kinds(self) -> frozenset[FaultKind]:
-        return frozenset(kind for _, kind in self.faults)
-
-
-def function_of(source: str) -> Callable[..., object]:
-    """The function to call."""
-    namespace: dict[str, Any] = {"__name__": "generated"}
-    exec(compile(source, "<program>", "exec"), namespace)
-    return namespace["program"]  # type: ignore[no-any-return]
-
-
-def choices(parameters: Sequence[str]) -> list[Choice]:
-    """Values for what a program's callers choose: a program is wrong if any of them shows it."""
-    accums = (2, 1, 3) if "accum" in parameters else (None,)
-    flags = (True, False) if "use_amp" in parameters or "scaler" in parameters else (True,)
-    skips: tuple[Any, ...] = ({1}, {0, 3}, {2, 5}) if "skip" in parameters else (None,)
-    found = [
-        {"accum": accum, "use_amp": flag, "skip": skip, "batches": batches}
-        for flag in flags
-        for skip in (skips if flag else skips[:1])
-        for accum in accums
-        for batches in ((6, 5) if flag and accum != 1 else (6,))
-    ]
-    return found
-
-
-def filled(choice: Choice, parameters: Sequence[str], source: str) -> dict[str, Callable[[testing.Kit], object]]:
-    """The `fill` of a choice."""
-    fill: dict[str, Callable[[testing.Kit], object]] = {
-        "loader": lambda kit: kit.loader[: choice["batches"]],
-        "accum": lambda kit: choice["accum"],
-        "use_amp": lambda kit: choice["use_amp"],
-        "skip": lambda kit: choice["skip"],
-    }
-    if "scaler" in parameters and not choice["use_amp"]:
-        if re.search(r"scaler is (not )?None", source):
-            fill["scaler"] = lambda kit: None
-        elif "enabled=use_amp" in source or "enabled=self.use_amp" in source:  # autocast's flag is the scaler's
-            fill["scaler"] = lambda kit: importlib.import_module("torch").amp.GradScaler(kit.device, enabled=False)
-    return fill
-
-
-def _used_scaler(kit: testing.Kit) -> Any:
-    """A scaler in the middle of somebody else's window: that one has stepped, and will not update before us."""
-    torch = importlib.import_module("torch")
-    weight = torch.ones(1, requires_grad=True)
-    optimizer = torch.optim.SGD([weight], lr=1.0)
-    kit.scaler.scale(weight.sum()).backward()
-    kit.scaler.step(optimizer)
-    kit.optimizer_of_the_other = optimizer  # type: ignore[attr-defined]  # ids must stay unique
-    return kit.scaler
-
-
-def torch_verdict(program: Generated, everything: bool = False, used_scaler: bool = False) -> TorchVerdict:
-    """
-    Run a program on torch, with one choice of its arguments after the other until one shows that it is wrong.
-
-    `everything`: all choices also with loose clips. `used_scaler`: an argument `scaler` has scaled and checked before.
-    """
-    parameters = program.parameters
-    wide = choices(parameters)
-    if "use_amp" not in parameters and not re.search(r"scaler is (not )?None", program.source):
-        wide = [choice for choice in wide if choice["use_amp"]]
-    loose = program.source
-    for literal, other in LOOSE.items():
-        loose = re.sub(rf"\b{re.escape(literal)}\b", other, loose)
-    steps = 0
-    looks = [("tight", program.source, wide)]
-    if loose != program.source:
-        looks.append(("loose", loose, wide if everything else wide[:2]))
-    for clips, source, some in looks:
-        function = function_of(source)
-        for choice in some:
-            fill = filled(choice, parameters, source)
-            if used_scaler:
-                fill.setdefault("scaler", _used_scaler)
-            try:
-                verdict = testing.judge(function, fill=fill)
-            except testing.ProgramError as error:
-                raise Unjudged(str(error)) from error
-            steps += verdict.steps
-            shown = {name: value for name, value in choice.items() if name in parameters} | {
-                "batches": choice["batches"],
-                "clips": clips,
-            }
-            if verdict.error is not None:
-                return TorchVerdict("raises", shown, str(verdict.error))
-            if not verdict.invariant:
-                row = max(verdict.rows, key=lambda row: row.difference or 0.0)
-                return TorchVerdict("wrong", shown, f"S={row.scale}: {row.intended} -> {row.applied}")
-    return TorchVerdict("right", {}, steps=steps)
-
-
-def shown_otherwise(program: Generated, kinds: frozenset[FaultKind]) -> bool:
-    """Whether torch shows faults that leave the units right: an empty step, a step twice, a hidden overflow."""
-    parameters = program.parameters
-    function = function_of(program.source)
-    left = set(kinds)
-    for choice in choices(parameters):
-        fill = filled(choice, parameters, program.source)
-        record = testing._run(function, testing._Setting("cpu", 8), fill)
-        last: dict[int, list[Any]] = {}
-        for optimizer, gradients in record.steps:
-            if all(g is None or not g.count_nonzero() for g in gradients):
-                left.discard(FaultKind.STEP_WITHOUT_GRADIENTS)
-            elif optimizer in last and not testing._difference(last[optimizer], gradients):
-                left.discard(FaultKind.DOUBLE_STEP)
-            last[optimizer] = gradients
-        if FaultKind.OVERFLOW_HIDDEN in left and testing.judge_overflow(function, fill=fill).hidden:
-            left.discard(FaultKind.OVERFLOW_HIDDEN)
-        if not left:
-            return True
-    return False
-
-
-def engine_verdict(source: str) -> EngineVerdict:
-    """What the engine finds."""
-    definite: set[tuple[int, FaultKind]] = set()
-    others: set[tuple[int, FaultKind]] = set()
-    analysis = analyse_program([SourceFile("program.py", None, source)])
-    for function in analysis.functions:
-        for site in function.sites(object):
-            for mark, visit in site._found:
-                sure = mark.kind in SHOWN and not visit.world.doubt
-                (definite if sure else others).add((site.span.start.row, mark.kind))
-    gaps = tuple(gap.message for function in analysis.functions for gap in function.gaps)
-    return EngineVerdict(frozenset(definite), frozenset(others - definite), gaps)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Both verdicts on one program. `problem`: empty, `missed` or `false alarm`; `limit`: the documented one it is."""
-
-    program: Generated
-    torch: TorchVerdict
-    engine: EngineVerdict
-    problem: str
-    limit: str = ""
-
-
-def compare(program: Generated) -> Comparison:
-    """Judge a program twice. Raises `Unjudged`."""
-    torch = torch_verdict(program)
-    engine = engine_verdict(program.source)
-    if torch.word == "right" and not torch.steps:
-        raise Unjudged("nothing is applied")
-    if torch.word == "right" and engine.faults:
-        torch = torch_verdict(program, everything=True)
-    wrong = torch.word != "right"
-    problem = ""
-    if wrong and not engine.faults:
-        problem = "missed"
-    elif not wrong and engine.faults and not shown_otherwise(program, engine.kinds):
-        problem = "false alarm"
-    found = Comparison(program, torch, engine, problem)
-    limit = next((name for name, applies in LIMITS.items() if applies(found)), "") if problem else ""
-    return dataclasses.replace(found, limit=limit)
-
-
-def _too_loose_beside_a_right_one(found: Comparison) -> bool:
-    right = re.search(rf"clip_grad\w*_\(.*\b{re.escape(MAX_NORM)}[,)]", found.program.source)
-    return found.problem == "false alarm" and found.engine.kinds == {FaultKind.CLIP_THRESHOLD_UNIT} and bool(right)
-
-
-def _unknown_owners(found: Comparison) -> bool:
-    given = (
-        {"net", "net_a", "net_b", "nets"} & set(found.program.parameters),
-        {"opt", "opt_a", "opt_b", "opts"} & set(found.program.parameters),
-    )
-    several = len(given[1]) > 1 or "opts" in given[1]
-    return found.problem == "missed" and several and "SGD(" not in found.program.source
-
-
-def _dead(found: Comparison) -> bool:
-    """Whether the flagged clips change nothing at all: their gradients are cleared, or never applied."""
-    clips = {FaultKind.CLIP_SCALED, FaultKind.CLIP_PARTIAL, FaultKind.CLIP_THRESHOLD_UNIT, FaultKind.EDIT_SCALED}
-    left = {(row, kind) for row, kind in found.engine.faults if kind in clips}
-    if found.problem != "false alarm" or not left:
-        return False
-    tree = ast.parse(found.program.source)
-    for node in ast.walk(tree):
-        for name in ("body", "orelse"):
-            if isinstance(inner := getattr(node, name, None), list):
-                rows = {row for row, _ in left}
-                inner[:] = [_emptied(s) if getattr(s, "lineno", 0) in rows else s for s in inner]
-    without = Generated(ast.unparse(ast.fix_missing_locations(tree)))
-    rest = found.engine.kinds - clips
-    return _same_effect(found.program, without) and (not rest or shown_otherwise(found.program, rest))
-
-
-def _emptied(statement: ast.stmt) -> ast.stmt:
-    """A clip that does nothing."""
-    if isinstance(statement, ast.Expr):
-        return ast.Pass()
-    if isinstance(statement, ast.Assign):
-        return ast.Assign(statement.targets, ast.Constant(None))
-    return statement
-
-
-def _same_effect(one: Generated, other: Generated) -> bool:
-    for choice in choices(one.parameters):
-        records = [
-            testing._run(
-                function_of(each.source), testing._Setting("cpu", 8), filled(choice, one.parameters, one.source)
-            )
-            for each in (one, other)
-        ]
-        if not testing._same_steps(*records, 1e-6):
-            return False
-    return True
-
-
-def _another_entry(found: Comparison) -> bool:
-    """Whether it fails only because the scaler that it is given is fresh."""
-    if found.problem != "missed" or found.torch.word != "raises" or "scaler" not in found.program.parameters:
-        return False
-    return torch_verdict(found.program, used_scaler=True).word == "right"
-
-
-def _never_cleared(found: Comparison) -> bool:
-    """Whether an optimizer steps that the program never clears."""
-    if found.problem != "missed" or found.torch.word != "wrong":
-        return False
-    optimizers = importlib.import_module("torch.optim")
-    cleared: set[int] = set()
-    stepped: set[int] = set()
-    alive: list[Any] = []
-    real = optimizers.Optimizer.zero_grad
-
-    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
-        cleared.add(id(self))
-        real(self, *args, **kwargs)
-
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        alive.append(optimizer)
-        stepped.add(id(optimizer))
-
-    hook = importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(after)
-    program = found.program
-    with mock.patch.object(optimizers.Optimizer, "zero_grad", zero_grad):
-        for choice in choices(program.parameters):
-            fill = filled(choice, program.parameters, program.source)
-            testing._run(function_of(program.source), testing._Setting("cpu", 8), fill)
-    hook.remove()
-    return bool(stepped - cleared)
-
-
-#: What the two verdicts may differ in, by name: each is told in docs/limitations.md.
-LIMITS: dict[str, Callable[[Comparison], bool]] = {
-    "a scaler that is an argument may have been used before": _another_entry,
-    "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
-    "a clip of gradients that are never applied": _dead,
-    "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
-    "several optimizers are arguments, and nothing in the text says whose parameters they own": _unknown_owners,
-}
-
-
-# --- shrinking -------------------------------------------------------------------------------------------------------
-
-
-def shrink(found: Comparison, limit: int = 400) -> Comparison:
-    """A smaller program with the same disagreement: statements are left out, functions are put in place, as long as it lasts."""
-    tries = 0
-    progress = True
-    while progress:
-        progress = False
-        for source in _smaller(found.program.source):
-            tries += 1
-            if tries > limit:
-                return found
-            try:
-                candidate = compare(Generated(source, found.program.mistakes))
-            except Exception:  # not every part of a program is one
-                continue
-            if candidate.problem == found.problem and not candidate.limit and _alike(candidate, found):
-                found = candidate
-                progress = True
-                break
-    return found
-
-
-def _alike(one: Comparison, other: Comparison) -> bool:
-    """Whether two programs disagree for the same reason, as far as one can tell, and the first still trains."""
-    source = one.program.source
-    stepped = set(re.findall(r"step\((?:self\.)?(\w+)\)|(\w+)\.step\(\)", source))
-    cleared = {name for names in stepped for name in names if name and f"{name}.zero_grad(" in source}
-    return (
-        one.torch.word == other.torch.word
-        and one.engine.kinds <= other.engine.kinds
-        and re.sub(r"S=.*", "", one.torch.detail) == re.sub(r"S=.*", "", other.torch.detail)
-        and (one.torch.word != "right" or one.torch.steps > 0)
-        and cleared == {name for names in stepped for name in names if name}
-        and source.count("def fit") == source.count(".fit(")
-        and source.count("def train(") == len(re.findall(r"^    train\(", source, re.MULTILINE))
-        and ".backward()" in source
-        and source.count("other") != 1
-        and ("scaler.scale" in source) == ("scaler.scale" in other.program.source)
-    )
-
-
-def _smaller(source: str) -> Iterator[str]:
-    """Each program with one statement, or one shell of a block, less; the largest cuts first."""
-    spots = _spots(ast.parse(source))
-    yield from _without_class(source)
-    yield from _inlined(source)
-    order = sorted(range(len(spots)), key=lambda k: -spots[k][3])
-    for k in order:
-        for shell in (False, True):
-            fresh = ast.parse(source)
-            node, name, i, _ = _spots(fresh)[k]
-            inner = getattr(node, name)
-            statement = inner[i]
-            if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.Import)):
-                if shell or isinstance(statement, ast.Import):
-                    continue
-                inner[i : i + 1] = []
-            elif shell:
-                if not isinstance(statement, (ast.If, ast.For, ast.With)):
-                    continue
-                if isinstance(statement, ast.For) and set(_stores([statement.target])) & set(_loads(statement.body)):
-                    continue
-                inner[i : i + 1] = statement.body
-            else:
-                inner[i : i + 1] = []
-            if not inner and name == "body":
-                inner.append(ast.Pass())
-            yield _tidy(fresh)
-
-
-def _spots(tree: ast.Module) -> list[tuple[ast.AST, str, int, int]]:
-    return [
-        (node, name, i, sum(1 for _ in ast.walk(inner[i])))
-        for node in ast.walk(tree)
-        for name in ("body", "orelse")
-        if isinstance(inner := getattr(node, name, None), list)
-        for i in range(len(inner))
-    ]
-
-
-def _inlined(source: str) -> Iterator[str]:
-    """Each call of a function of the program that stands alone as a statement, replaced by the function's body."""
-    functions = {
-        node.name: node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef) and node.name != "program" and not node.name.startswith("__")
-    }
-    for k in range(len(_spots(ast.parse(source)))):
-        fresh = ast.parse(source)
-        node, name, i, _ = _spots(fresh)[k]
-        inner = getattr(node, name)
-        call = inner[i].value if isinstance(inner[i], ast.Expr) else None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
-            continue
-        callee = functions.get(call.func.id if isinstance(call.func, ast.Name) else call.func.attr)
-        if callee is None or callee.name == "fit" or any(isinstance(n, ast.Return) for n in ast.walk(callee)):
-            continue
-        parameters = [a.arg for a in callee.args.args if a.arg != "self"]
-        values = dict(zip(parameters, call.args)) | {k.arg: k.value for k in call.keywords if k.arg}
-        inner[i : i + 1] = [_Rename(values).visit(copy.deepcopy(s)) for s in callee.body]
-        yield _tidy(fresh)
-
-
-def _without_class(source: str) -> Iterator[str]:
-    """The program without its class, once the class has no methods but two."""
-    tree = ast.parse(source)
-    trainer = next((node for node in tree.body if isinstance(node, ast.ClassDef)), None)
-    program = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "program"), None)
-    if trainer is None or program is None or len(trainer.body) != 2:
-        return
-    init, fit = (node for node in trainer.body if isinstance(node, ast.FunctionDef))
-    body = [node for node in init.body if not re.fullmatch(r"self\.(\w+) = \1|pass", ast.unparse(node))]
-    program.body = [_NoSelf().visit(node) for node in [*body, *fit.body]]
-    tree.body.remove(trainer)
-    yield _tidy(tree)
-
-
-class _NoSelf(ast.NodeTransformer):
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id == "self":
-            return ast.Name(node.attr, node.ctx)
-        return self.generic_visit(node)
-
-
-def _tidy(tree: ast.Module) -> str:
-    """Without functions that nothing calls and parameters of `program` that nothing uses."""
-    text = ast.unparse(tree)
-    tree.body = [
-        s
-        for s in tree.body
-        if not isinstance(s, (ast.FunctionDef, ast.ClassDef))
-        or s.name == "program"
-        or len(re.findall(rf"\b{s.name}\b", text)) > 1
-    ]
-    for s in tree.body:
-        if isinstance(s, ast.ClassDef):
-            s.body = [
-                m for m in s.body if not isinstance(m, ast.FunctionDef) or m.name == "__init__" or f".{m.name}(" in text
-            ]
-        if isinstance(s, ast.FunctionDef) and s.name == "program":
-            used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
-            s.args.args = [a for a in s.args.args if a.arg in used]
-    return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in tree.body) + "\n"

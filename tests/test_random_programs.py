@@ -16,18 +16,16 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from ampclip_lint.amp.faults import FaultKind  # noqa: E402
-from programs import (  # noqa: E402
+from program_verdicts import (  # noqa: E402
     LIMITS,
-    MISTAKES,
     Comparison,
-    Generated,
     Unjudged,
     compare,
     engine_verdict,
-    generate,
     shrink,
     torch_verdict,
 )
+from programs import MISTAKES, Generated, generate  # noqa: E402
 
 
 @st.composite
@@ -66,7 +64,7 @@ def agrees(program: Generated) -> Comparison | None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=40,
     derandomize=True,
     database=None,
     deadline=None,
@@ -85,7 +83,7 @@ def test_torch_and_the_engine_agree_on_programs_by_seed():
 
 
 def test_a_program_without_mistakes_is_right_to_both():
-    for seed in range(1000, 1030):
+    for seed in range(1000, 1012):
         program = generate(Random(seed), mistakes=0)
         found = agrees(program)
         assert found is not None and found.torch.word == "right" and not found.engine.faults, program.source
@@ -171,5 +169,5 @@ def test_shrinking_keeps_the_disagreement():
     found = compare(program)
     assert not found.problem
     blind = Comparison(program, found.torch, engine_verdict(loop().source), "missed")
-    # The engine is not blind: no smaller program disagrees in the same way, and the shrinker says so by changing nothing.
+    # The engine is not blind: no smaller program disagrees in the same way.
     assert shrink(blind, limit=20) == blind

@@ -169,7 +169,9 @@ def test_the_more_specific_selector_wins_and_ties_ignore() -> None:
 
 
 def test_expand() -> None:
-    assert expand(["AMP10", "unscale-mid-accumulation"], BY_CODE) == {"AMP101", "AMP102", "AMP201"}
+    first = {code for code in BY_CODE if code.startswith("AMP10")}
+    assert len(first) > 1
+    assert expand(["AMP10", "unscale-mid-accumulation"], BY_CODE) == {*first, "AMP201"}
     with pytest.raises(ToolError, match="no rule ``"):
         expand([""], BY_CODE)
 

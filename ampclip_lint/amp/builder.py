@@ -128,7 +128,9 @@ class Draft:
 class Builder:
     """The graph under construction."""
 
-    MAX_NODES = 12_000
+    #: Operations in the graph, and operations emitted in all (a loop's body is walked more than once).
+    MAX_NODES = 8_000
+    MAX_WORK = 12_000
 
     def __init__(self) -> None:
         self.graph = Graph()
@@ -172,7 +174,7 @@ class Builder:
     def emit(self, op: Any) -> int:
         """Append an operation at the loose ends."""
         self.work += 1
-        if len(self.graph.nodes) > self.MAX_NODES or self.work > 20 * self.MAX_NODES:
+        if len(self.graph.nodes) > self.MAX_NODES or self.work > self.MAX_WORK:
             raise TooLarge
         node = self.graph.add(op, self.place)
         for source, guards, doubt in self.flow.cur:

@@ -31,7 +31,7 @@ S = TypeVar("S", bound=Hashable)
 
 #: Worlds at one node before their facts are given up, and before the whole exploration stops.
 WORLDS_PER_NODE = 160
-WORLDS_IN_ALL = 60_000
+WORLDS_IN_ALL = 30_000
 
 
 class Domain(Protocol[S]):

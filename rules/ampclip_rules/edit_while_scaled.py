@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ampclip_lint.amp.faults import FaultKind
-from ampclip_lint.amp.ops import Clip, Edit
+from ampclip_lint.amp.ops import Backward, Clip, Edit
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
 
@@ -47,7 +47,7 @@ def edit_while_scaled(fn: FunctionAnalysis) -> Iterator[Violation]:
     ## References
     - [PyTorch: gradient penalty](https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty)
     """
-    for site in fn.sites((Clip, Edit)):
+    for site in fn.sites((Backward, Clip, Edit)):
         for fault in site.faults(FaultKind.EDIT_SCALED):
             message = f"gradients of `{fault.subject}` are edited while they carry the loss scale of `{fault.scaler}`"
             effect = "what is added is divided by S: g = (3, 4), n = (1, 1), S = 8 gives (3.125, 4.125), not (4, 5)"

@@ -51,7 +51,7 @@ def nonfinite_norm_raises(fn: FunctionAnalysis) -> Iterator[Violation]:
     """
     for site in fn.sites((Clip, RaiseOnNonfinite)):
         for fault in site.faults(FaultKind.NONFINITE_NORM_RAISES):
-            message = "a norm that is not finite raises, although a loss scaler is in use"
+            message = f"a gradient of `{fault.subject}` that is not finite raises; `{fault.scaler}` would skip the step"
             effect = "the first ordinary overflow ends the program; the scaler would skip one step and halve S"
             yield violation(site, fault, message, effect=effect)
             break

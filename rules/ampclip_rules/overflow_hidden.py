@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ampclip_lint.amp.faults import FaultKind
-from ampclip_lint.amp.ops import Clip, Edit
+from ampclip_lint.amp.ops import Clip, Edit, Hook
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
 
@@ -46,7 +46,7 @@ def overflow_hidden(fn: FunctionAnalysis) -> Iterator[Violation]:
     ## References
     - [PyTorch: GradScaler](https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler)
     """
-    for site in fn.sites((Clip, Edit)):
+    for site in fn.sites((Clip, Edit, Hook)):
         for fault in site.faults(FaultKind.OVERFLOW_HIDDEN):
             where = f"before `{fault.scaler}` has looked for an overflow"
             effect = "inf becomes a finite number and is applied; a bound v acts as v/S: 1 as 0.125 for S = 8"

@@ -53,7 +53,7 @@ def returned_norm_misread(fn: FunctionAnalysis) -> Iterator[Violation]:
     """
     for site in fn.sites((CompareReturnedNorm, Read)):
         for fault in site.faults(FaultKind.NORM_MISREAD):
-            message = "the norm from before the clip is used as the norm after it"
+            message = f"the norm of `{fault.subject}` from before the clip is used as the norm after it"
             effect = "g = (3, 4) clipped to M = 1 has norm 1, and the value returned is 5"
             yield violation(site, fault, message, effect=effect)
             break

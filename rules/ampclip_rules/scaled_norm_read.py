@@ -50,7 +50,7 @@ def scaled_norm_read(fn: FunctionAnalysis) -> Iterator[Violation]:
     """
     for site in fn.sites((Clip, Read)):
         for fault in site.faults(FaultKind.READ_SCALED):
-            message = f"gradients of `{fault.subject}` are measured while they carry the loss scale of `{fault.scaler}`"
+            message = f"the number that is read here carries the loss scale of `{fault.scaler}`"
             effect = "the number is S times too large: g = (3, 4), S = 8 gives 40 instead of 5"
             yield violation(site, fault, message, effect=effect)
             break

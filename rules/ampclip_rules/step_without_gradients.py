@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ampclip_lint.amp.faults import FaultKind
-from ampclip_lint.amp.ops import ScalerStep
+from ampclip_lint.amp.ops import ScalerStep, Unscale
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
 
@@ -43,7 +43,7 @@ def step_without_gradients(fn: FunctionAnalysis) -> Iterator[Violation]:
     - [PyTorch: GradScaler.step](https://pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step)
     - [PyTorch: Optimizer.zero_grad](https://pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html)
     """
-    for site in fn.sites(ScalerStep):
+    for site in fn.sites((ScalerStep, Unscale)):
         for fault in site.faults(FaultKind.STEP_WITHOUT_GRADIENTS):
             message = f"`{fault.scaler}` steps `{fault.subject}`, which has no gradients here"
             effect = "raises `No inf checks were recorded for this optimizer`; where zeros are left, nothing is learned"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ampclip_lint.amp.faults import FaultKind
-from ampclip_lint.amp.ops import Unscale
+from ampclip_lint.amp.ops import Multiply, Unscale
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.rule import Violation, rule, violation
 
@@ -51,7 +51,7 @@ def unscale_mid_accumulation(fn: FunctionAnalysis) -> Iterator[Violation]:
     ## References
     - [PyTorch: gradient accumulation](https://pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation)
     """
-    for site in fn.sites(Unscale):
+    for site in fn.sites((Multiply, Unscale)):
         for fault in site.faults(FaultKind.UNSCALE_MID_ACCUMULATION):
             where = "before the last backward of the window"
             effect = "the sum becomes g1 + S·g2: g1 = (3, 4), g2 = (-5, 12), S = 8 gives norm 106.6 instead of 16.1"

@@ -55,6 +55,6 @@ def update_missing(fn: FunctionAnalysis) -> Iterator[Violation]:
     for site in fn.sites((ScalerStep, Unscale)):
         for fault in site.faults(FaultKind.UPDATE_MISSING):
             message = f"`{fault.scaler}` comes back to `{fault.subject}` without an update since the last time"
-            effect = "raises `… has already been called … since the last update()`, and S = 8 never becomes 4"
+            effect = "raises when it is reached again; S = 8 that overflows never becomes 4"
             yield violation(site, fault, message, effect=effect)
             break
