@@ -1,4 +1,4 @@
-"""The pages beside the rules' own: generated parts are fresh, links lead somewhere, and what is said of names is true."""
+"""The pages beside those of the rules: generated parts are fresh, links lead somewhere, names are real ones."""
 
 from __future__ import annotations
 

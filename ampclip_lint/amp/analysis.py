@@ -179,22 +179,25 @@ class FunctionAnalysis:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
         understood: such a fault stays where every path has it, or where gradients were thrown away on the path.
         """
-        marked = {id(visit) for mark, visit in self._marks.get(index, ()) if mark.kind in _OF_MISSING_GRADIENTS}
-        certain = all(
-            id(v) in marked
-            or v.world.doubt
-            or v.world.state.explained
-            or any(known.unknown for known in v.world.state.scalers.values())
-            for v in visits
-        )
-        if marked and not certain:
-            self._marks[index] = [
-                (mark, visit)
-                for mark, visit in self._marks[index]
-                if mark.kind not in _OF_MISSING_GRADIENTS
-                or any(visit.world.state.buffer(o).lost for o in mark.optimizers or visit.world.state.buffers)
-                or not self._skips_a_backward(mark, visit)
-            ]
+        marks = self._marks.get(index, [])
+        marked = {id(visit) for mark, visit in marks if mark.kind in _OF_MISSING_GRADIENTS}
+        if not marked:
+            return
+        update = any(mark.kind is FaultKind.UPDATE_WITHOUT_CHECK for mark, _ in marks)
+
+        def says_nothing(visit: Visit[State]) -> bool:
+            unknown = update and any(known.unknown for known in visit.world.state.scalers.values())
+            return bool(visit.world.doubt) or visit.world.state.explained or unknown
+
+        if all(id(visit) in marked or says_nothing(visit) for visit in visits):
+            return
+        self._marks[index] = [
+            (mark, visit)
+            for mark, visit in marks
+            if mark.kind not in _OF_MISSING_GRADIENTS
+            or any(visit.world.state.buffer(o).lost for o in mark.optimizers or visit.world.state.buffers)
+            or not self._skips_a_backward(mark, visit)
+        ]
 
     def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since gradients were cleared, took a branch past a backward that another arm has."""

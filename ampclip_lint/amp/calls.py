@@ -845,6 +845,7 @@ class Calls(Expressions):
                 self.emit(Draft("backward", (unit_of(base), None, ref)))
             else:
                 self.framework_evidence.add(key)
+                self.emit(Draft("outside_backward"))
             return NONE
         if name in ("children", "modules", "named_children", "named_modules") and not arguments.all():
             return Params(self.parts_of(key))
@@ -1443,6 +1444,8 @@ class Calls(Expressions):
         if any(word in tail for word in ("hist", "log", "print", "scalar")):
             shown = [a for a in arguments.all() if isinstance(a, Grads)]
             self.consume([self.tensor(unit_of(grads), (grads,), node) for grads in shown])
+        if "backward" in tail and arguments.all():
+            self.emit(Draft("outside_backward"))
         quiet = tail[:1].isupper() or any(word in callee.lower() for word in _HARMLESS)
         escaping = []
         for value in arguments.all():
@@ -1460,7 +1463,7 @@ class Calls(Expressions):
         if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
             reach = reach | self.parts_of(key)
             if isinstance(node.func, cst.Attribute):
-                owner = key[1] if isinstance(key, tuple) and key[0] == "attr" else None
+                owner = key[1] if isinstance(key, tuple) and key[0] == "attr" and isinstance(key[2], str) else None
                 reach = reach | ({owner} if owner is not None else set())
         if self.no_grad:
             reach = frozenset()

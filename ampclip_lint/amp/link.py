@@ -29,6 +29,7 @@ from ampclip_lint.amp.ops import (
     OptimizerStep,
     RaiseOnNonfinite,
     Read,
+    Reenter,
     Scale,
     ScalerStep,
     Store,
@@ -426,6 +427,10 @@ class _Linker:
                 by_hand = any(args[2] in ("hand", "adaptive") for args in self._named("clip"))
                 value = self.settle(args[0])
                 return None if by_hand or value == PLAIN else Read(value, self.asks)
+            case "reenter":
+                return Reenter()
+            case "outside_backward":
+                return Escape((), tuple(self.optimizers), False) if self.optimizers else None
             case "hook":
                 return Hook(self.targets(args[0]))
             case "raise_nonfinite":

@@ -982,6 +982,7 @@ class Lowering(Calls):
                 instance = Obj(("instance", frame_path), Kind.INSTANCE, info.owner, info.self_name)
                 if info.name != "__init__":
                     self._prepare_instance(info, instance)
+                    self.emit(Draft("reenter"))
         if info.outer is not None:
             self._lexical_parents(info)
         lexical = self.frame.parent if self.frame.parent is not None else -1

@@ -27,6 +27,7 @@ from ampclip_lint.amp.ops import (
     OptimizerStep,
     RaiseOnNonfinite,
     Read,
+    Reenter,
     Scale,
     ScalerStep,
     Store,
@@ -303,6 +304,13 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state)
         case Store(variable, value):
             return Outcome(replace(state, variables=state.variables.put(variable, evaluate(value, state, disabled))))
+        case Reenter():
+            for optimizer, held in state.buffers.items():
+                if not held.absent:
+                    state = state.with_buffer(optimizer, Buffer(unknown=True, hooked_at=held.hooked_at))
+            for scaler in state.scalers:
+                state = state.with_scaler(scaler, ScalerState(scaled=True, unknown=True))
+            return Outcome(replace(state, pairs=Table()))
         case Read() | RaiseOnNonfinite() | CompareReturnedNorm():
             return Outcome(state)
         case Escape(scalers, optimizers, stages):

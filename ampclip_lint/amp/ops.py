@@ -162,6 +162,11 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Reenter:
+    """A method of an object is called from outside: other methods may have used what ``__init__`` made."""
+
+
+@dataclass(frozen=True)
 class Hook:
     """A hook that clamps the gradients of these optimizers runs at every backward from here on."""
 
@@ -211,6 +216,7 @@ Op = Union[
     Read,
     Escape,
     Hook,
+    Reenter,
     RaiseOnNonfinite,
     CompareReturnedNorm,
 ]
