@@ -32,7 +32,7 @@ from ampclip_lint.amp.ops import (
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
-from ampclip_lint.flow.facts import Atom, Facts, Residue
+from ampclip_lint.flow.facts import Atom, Facts, Residue, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
@@ -199,6 +199,35 @@ class FunctionAnalysis:
             or not self._skips_a_backward(mark, visit)
         ]
 
+    def _clears_at_will(self, mark: Mark, visit: Visit[State]) -> bool:
+        """Whether the path, since the step, went past a clearing under a condition that nothing else shows the value
+        of: when that holds, the loop itself decides (a counter of its own kind), not a forgotten call."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        path = visit.path()
+        again = max((i for i, here in enumerate(path) if here.node == mark.at), default=len(path) - 1)
+        steps = (ScalerStep, OptimizerStep)
+        start = max(
+            (i for i, here in enumerate(path[:again]) if isinstance(graph.nodes[here.node].op, steps)), default=0
+        )
+        clears = [
+            n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and set(n.op.optimizers) & set(mark.optimizers)
+        ]
+        tested: dict[Subject, set[int]] = {}
+        for index, out in enumerate(graph.edges):
+            for edge in out:
+                for guard in edge.guards:
+                    tested.setdefault(guard.atom.subject, set()).add(index)
+        for here, after in zip(path[start:again], path[start + 1 :]):
+            for edge in graph.edges[here.node]:
+                lone = any(
+                    len(tested[g.atom.subject]) == 1 and not isinstance(g.atom.predicate, Residue) for g in edge.guards
+                )
+                if edge.target != after.node and lone:
+                    if edge.target in clears or any(graph.leads_to(edge.target, c, without=mark.at) for c in clears):
+                        return True
+        return False
+
     def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since gradients were cleared, took a branch past a backward that another arm has."""
         assert self.linked is not None
@@ -291,6 +320,8 @@ class FunctionAnalysis:
                         (Mark(FaultKind.SCALER_RECREATED, index, (), node.op.scaler), visit)
                     )
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
+                    if mark.kind is FaultKind.ZERO_GRAD_MISSING and self._clears_at_will(mark, visit):
+                        continue
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
 

@@ -519,7 +519,7 @@ def _promote(state: State, optimizers: Iterable[Ref]) -> State:
     """Where only one kind of contribution can be in a buffer that the program names, it must be."""
     for optimizer in optimizers:
         held = state.buffer(optimizer)
-        if held.applied and held.maybe:
+        if held.applied and len(held.maybe) == 1:
             state = state.with_buffer(optimizer, Buffer(units=held.maybe, backward_at=held.backward_at))
         elif not held.units and len(held.maybe) == 1 and not held.unknown:
             state = state.with_buffer(optimizer, replace(held, units=held.maybe, maybe=NO_UNITS))
