@@ -32,7 +32,7 @@ from ampclip_lint.amp.ops import (
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
-from ampclip_lint.flow.facts import Atom, Facts, Residue, Subject
+from ampclip_lint.flow.facts import Atom, Facts, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
@@ -196,12 +196,14 @@ class FunctionAnalysis:
             for mark, visit in marks
             if mark.kind not in _OF_MISSING_GRADIENTS
             or any(visit.world.state.buffer(o).lost for o in mark.optimizers or visit.world.state.buffers)
+            or (mark.scaler is not None and not visit.world.state.scaler(mark.scaler).scaled)
             or not self._skips_a_backward(mark, visit)
         ]
 
     def _clears_at_will(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since the step, went past a clearing under a condition that nothing else shows the value
-        of: when that holds, the loop itself decides (a counter of its own kind), not a forgotten call."""
+        of: when that holds, the loop itself decides (a counter of its own kind), not a forgotten call.
+        """
         assert self.linked is not None
         graph = self.linked.graph
         path = visit.path()
@@ -213,6 +215,7 @@ class FunctionAnalysis:
         clears = [
             n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and set(n.op.optimizers) & set(mark.optimizers)
         ]
+        counters = {n.op.target for n in graph.nodes if isinstance(n.op, Shift)}
         tested: dict[Subject, set[int]] = {}
         for index, out in enumerate(graph.edges):
             for edge in out:
@@ -220,9 +223,7 @@ class FunctionAnalysis:
                     tested.setdefault(guard.atom.subject, set()).add(index)
         for here, after in zip(path[start:again], path[start + 1 :]):
             for edge in graph.edges[here.node]:
-                lone = any(
-                    len(tested[g.atom.subject]) == 1 and not isinstance(g.atom.predicate, Residue) for g in edge.guards
-                )
+                lone = any(len(tested[g.atom.subject]) == 1 and g.atom.subject not in counters for g in edge.guards)
                 if edge.target != after.node and lone:
                     if edge.target in clears or any(graph.leads_to(edge.target, c, without=mark.at) for c in clears):
                         return True
@@ -235,7 +236,7 @@ class FunctionAnalysis:
         path = visit.path()
         cleared = [
             index
-            for index, here in enumerate(path)
+            for index, here in enumerate(path[:-1])
             if isinstance(op := graph.nodes[here.node].op, ZeroGrad)
             and (not mark.optimizers or set(op.optimizers) & set(mark.optimizers))
         ]
@@ -246,6 +247,8 @@ class FunctionAnalysis:
             if isinstance(n.op, wanted) and getattr(n.op, "scaler", mark.scaler) == mark.scaler
         }
         start = cleared[-1] if cleared else 0
+        if any(here.node in backwards for here in path[start:-1]):
+            return False  # There was one; what is missing went missing later.
         for here, after in zip(path[start:], path[start + 1 :]):
             others = [
                 edge.target
@@ -269,7 +272,13 @@ class FunctionAnalysis:
             for index in steps
             for visit in self.exploration.at(index)
         )
-        if not live or not updates or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates)):
+        restored = any(graph.nodes[index].op.restores for index in updates)
+        if (
+            not live
+            or not updates
+            or restored
+            or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates))
+        ):
             return False
         if graph.on_cycle(node.index):
             return any(graph.leads_to(node.index, index) and graph.leads_to(index, node.index) for index in updates)

@@ -1440,6 +1440,8 @@ class Calls(Expressions):
         if params_first and api.says_clip(tail) and len(arguments.all()) > 1:
             return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
         self.at(node)
+        if tail in ("cosine_similarity", "normalize"):
+            return Tensor(PLAIN, self.reach_of(arguments.all()))  # Free of any scale.
         self.consume(arguments.all())
         if any(word in tail for word in ("hist", "log", "print", "scalar")):
             shown = [a for a in arguments.all() if isinstance(a, Grads)]

@@ -958,6 +958,16 @@ class Lowering(Calls):
                     return self.fresh(self.label(node))
                 pairs.append((key.value, value))
             return Map(tuple(pairs), ("map", self.site(self.label(node))))
+        clause = node.for_in
+        if isinstance(iterable, Params) and clause.inner_for_in is None:
+            if isinstance(clause.target, (cst.Tuple, cst.List)) and len(clause.target.elements) == 2:
+                self.assign(clause.target.elements[0].value, self.fresh(("name", self.label(node))))
+                self.assign(clause.target.elements[1].value, Params(iterable.owners, True))
+            else:
+                self.assign(clause.target, Params(iterable.owners, True))
+            value = self.evaluate(node.value)
+            if isinstance(value, (Tensor, Grads)):
+                return value
         return self.fresh(self.label(node))
 
     # -- roots ------------------------------------------------------------------------------------------------------

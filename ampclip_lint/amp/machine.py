@@ -129,7 +129,7 @@ class Buffer:
     step. `absent`: the optimizer is not made yet, or not on this path. The node indices say where a property came from,
     for reports: the last backward, the unscale_ (or division by hand) that made it true, the plain backward in it, the
     update that made it stale, the backward that added to gradients already applied, an unscale_ that came too early,
-    the last clip, a hook that clamps.
+    the last clip, a hook that clamps, an update without a check that came while they were held.
     """
 
     units: Units = NO_UNITS
@@ -148,6 +148,7 @@ class Buffer:
     hooked_at: int | None = None
     lost: bool = False
     owed: bool = False
+    unchecked_at: int | None = None
     absent: bool = False
 
 

@@ -89,6 +89,8 @@ class Protocol:
                 return self._edit(op, node, _promote(state, optimizers), disabled)
             case Multiply(optimizers):
                 return Step(run(op, _promote(state, optimizers), disabled, node).state)
+            case ZeroGrad():
+                return self._zero_grad(op, node, state, disabled)
             case Read():
                 return self._read(op, node, state, disabled)
             case RaiseOnNonfinite() | CompareReturnedNorm():
@@ -450,12 +452,29 @@ class Protocol:
             lost = () if state.explained else (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),)
             return Step(None, lost)
         if not (op.new_scale or known.checked or known.unknown):
-            holds = any(any(unit.power(op.scaler) for unit in b.units) for b in state.buffers.values())
+            holds = any(
+                unit.power(op.scaler) and carries_now(unit) for b in state.buffers.values() for unit in b.units
+            )
             vague = any(b.unknown or b.maybe for b in state.buffers.values())
             if not (holds or vague or state.explained):
                 return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),))
-            # Held scaled gradients explain it: the finding comes where they are used next.
+            # Held scaled gradients explain it: the finding comes where they are used next, or cleared.
+            state = new_epoch(op.scaler, state, node)
+            for optimizer, held in state.buffers.items():
+                if any(unit.power(op.scaler) for unit in held.units) and not held.applied:
+                    state = state.with_buffer(optimizer, replace(held, unchecked_at=node))
+            return Step(state)
         return Step(new_epoch(op.scaler, state, node))
+
+    def _zero_grad(self, op: ZeroGrad, node: int, state: State, disabled: frozenset[Ref]) -> Step:
+        marks = tuple(
+            Mark(FaultKind.UPDATE_WITHOUT_CHECK, held.unchecked_at, (), _scaler_of(held))
+            for held in map(state.buffer, op.optimizers)
+            if held.unchecked_at is not None and held.stale_at == held.unchecked_at
+        )
+        if marks:
+            return Step(None, marks[:1])  # torch has raised at the update.
+        return Step(run(op, state, disabled, node).state)
 
 
 def _scaled(optimizers: Iterable[Ref], state: State) -> tuple[Ref, ...]:
