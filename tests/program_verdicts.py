@@ -256,6 +256,11 @@ def _unknown_owners(found: Comparison) -> bool:
     return found.problem == "missed" and several and "SGD(" not in found.program.source
 
 
+def _skipped_clearing(found: Comparison) -> bool:
+    skips = "early_continue" in found.program.mistakes and " in skip" in found.program.source
+    return found.problem == "missed" and found.torch.word == "wrong" and skips
+
+
 def _dead(found: Comparison) -> bool:
     """Whether no scaled gradient is applied, or the flagged clips change nothing at all."""
     clips = {FaultKind.CLIP_SCALED, FaultKind.CLIP_PARTIAL, FaultKind.CLIP_THRESHOLD_UNIT, FaultKind.EDIT_SCALED}
@@ -340,6 +345,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
+    "whether gradients are cleared hangs on a condition that nothing else shows the value of": _skipped_clearing,
     "several optimizers are arguments, and nothing in the text says whose parameters they own": _unknown_owners,
 }
 
