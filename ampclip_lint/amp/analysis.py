@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -36,6 +36,7 @@ from ampclip_lint.flow.facts import Atom, Facts, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
+from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
 #: A function that mentions one of these takes part in loss scaling.
@@ -313,7 +314,6 @@ class FunctionAnalysis:
             trace_of(mark, visit, self.linked.graph, self.domain),
             subject,
             names[mark.scaler] if mark.scaler is not None else "scaler",
-            {"file": self.info.module.file.name},
         )
 
     def find_faults(self) -> None:
@@ -352,6 +352,8 @@ def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> Pro
         try:
             modules.append(ModuleIndex(file, ast.parse(file.text)))
         except SyntaxError as error:
+            if not mentions_scaler(file.text):
+                continue
             row, column = error.lineno or 1, error.offset or 1
             position = Position(row, max(1, column))
             problems.append(SyntaxProblem(Span(file.name, position, position), error.msg or "invalid syntax"))
@@ -490,8 +492,3 @@ def info_span(info: FunctionInfo) -> Span:
     column = getattr(info.node, "col_offset", 0) + 1
     name = "" if isinstance(info.node, ast.Module) else info.qualname.replace(".<locals>", "")
     return Span(info.module.file.name, Position(row, column), Position(row, column), name)
-
-
-def functions_of(analysis: ProgramAnalysis) -> Iterable[FunctionAnalysis]:
-    """The analysed roots."""
-    return analysis.functions

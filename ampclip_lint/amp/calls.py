@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, negate, unit_of
+from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, all_of, any_of, unit_of
 from ampclip_lint.amp.expressions import Expressions, _code
 from ampclip_lint.amp.units import (
     PLAIN,
@@ -50,9 +50,10 @@ from ampclip_lint.amp.values import (
     Tensor,
     Value,
 )
-from ampclip_lint.flow.facts import Atom, IsNone, Learn, Subject, Truthy
+from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, Subject, Truthy
+from ampclip_lint.flow.graph import Graph
 from ampclip_lint.syntax.concrete import ConcreteFunction
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
 
 #: Words that make a function worth following.
 PROTOCOL = frozenset(
@@ -242,8 +243,6 @@ class Calls(Expressions):
         """Call each thing that the callee (or its object) may be, in the worlds where it is that."""
         if not isinstance(value, Choice):
             return use(value)  # type: ignore[operator, no-any-return]
-        from ampclip_lint.flow.facts import Equals
-
         arms: list[tuple[Flow, object]] = []
         start = self.fork()
         for index, option in enumerate(value.options):
@@ -489,8 +488,6 @@ class Calls(Expressions):
         symbol = Sym(("param", frame.path, name), text=name)
         named = dotted(annotation) if annotation is not None else None
         if named:
-            from ampclip_lint.syntax.index import qualified
-
             full = qualified(named, frame.info.module)
             if api.is_scaler(full):
                 self.scaler_evidence.add(self.ref(symbol.key, name))
@@ -692,8 +689,6 @@ class Calls(Expressions):
 
     def in_scratch(self, use: object) -> Value:
         """Run something whose operations are thrown away."""
-        from ampclip_lint.flow.graph import Graph
-
         graph, flow, scopes = self.graph, self.flow, self.scopes
         self.graph = Graph()
         self.graph.add()
@@ -1346,8 +1341,6 @@ class Calls(Expressions):
             )
         if name in ("any", "all") and isinstance(first, Seq):
             formulas = [self.formula(self.as_test(item)) for item in first.items]
-            from ampclip_lint.amp.builder import all_of, any_of
-
             return Cond(any_of(formulas) if name == "any" else all_of(formulas))
         if tail in ("clamp", "clip", "nan_to_num") and isinstance(first, Grads):
             if isinstance(arguments.keyword.get("out"), Grads):
@@ -1586,6 +1579,3 @@ def _is_floor(name: str, arguments: Arguments) -> bool:
 def _target_text(node: ast.stmt) -> str:
     target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
     return dotted(target) or "" if isinstance(target, ast.expr) else ""
-
-
-__all__ = ["Arguments", "Calls", "negate"]

@@ -10,7 +10,6 @@ import libcst as cst
 
 from ampclip_lint.amp.builder import (
     Builder,
-    Draft,
     Flow,
     Frame,
     Place,
@@ -31,9 +30,7 @@ from ampclip_lint.amp.values import (
     Formula,
     Grads,
     Groups,
-    Items,
     Key,
-    Kind,
     LambdaFn,
     Map,
     Method,
@@ -46,8 +43,8 @@ from ampclip_lint.amp.values import (
     Tensor,
     Value,
 )
-from ampclip_lint.flow.facts import Above, Atom, Below, Equals, IsNone, Residue, Subject, Truthy
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, qualified
+from ampclip_lint.flow.facts import Above, Atom, Below, Equals, Forget, IsNone, Residue, Subject, Truthy
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex
 
 _BUILTINS = frozenset(dir(__import__("builtins")))
 #: Attributes that only show another side of the same tensor or module.
@@ -73,7 +70,6 @@ _ATOMIC = frozenset(
         "map",
     }
 )
-_EDITING = cst.MultiplyAssign, cst.DivideAssign, cst.AddAssign, cst.SubtractAssign
 
 
 class Expressions(Builder):
@@ -108,8 +104,6 @@ class Expressions(Builder):
         return symbol
 
     def _void(self, key: Key) -> None:
-        from ampclip_lint.flow.facts import Forget
-
         if not self.dead:
             self.emit(Forget(key))
 
@@ -973,6 +967,3 @@ def _has_call(node: cst.CSTNode) -> bool:
     return any(_has_call(child) for child in node.children if isinstance(child, cst.BaseExpression)) or (
         isinstance(node, cst.Comparison) and any(_has_call(target.comparator) for target in node.comparisons)
     )
-
-
-__all__ = ["Draft", "Expressions", "Items", "Kind", "qualified"]

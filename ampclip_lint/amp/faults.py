@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from ampclip_lint.amp.units import Ref
@@ -86,7 +85,6 @@ class Mark:
     at: int
     optimizers: tuple[Ref, ...] = ()
     scaler: Ref | None = None
-    fatal: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,4 +99,3 @@ class Fault:
     trace: tuple[TraceStep, ...]
     subject: str
     scaler: str
-    details: Mapping[str, str] = field(default_factory=dict)

@@ -9,12 +9,13 @@ from typing import Any
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.builder import Dangling, Draft, Env, Flow, Frame, Phi, Scope, unit_of
-from ampclip_lint.amp.calls import Arguments, Calls, uses_as_optimizers
-from ampclip_lint.amp.units import PLAIN, Inverse, Product, Stored
+from ampclip_lint.amp.builder import Dangling, Draft, Env, Flow, Frame, Phi, Scope, any_of, unit_of
+from ampclip_lint.amp.calls import Calls, uses_as_optimizers
+from ampclip_lint.amp.units import PLAIN, Inverse, Stored
 from ampclip_lint.amp.values import (
     NONE,
     Choice,
+    Cls,
     Cond,
     Const,
     Ext,
@@ -25,7 +26,6 @@ from ampclip_lint.amp.values import (
     Key,
     Kind,
     Map,
-    Mod,
     Obj,
     Params,
     Seq,
@@ -33,9 +33,9 @@ from ampclip_lint.amp.values import (
     Tensor,
     Value,
 )
-from ampclip_lint.flow.facts import Atom, Equals, Forget, Shift
+from ampclip_lint.flow.facts import Atom, Equals, Shift
 from ampclip_lint.flow.graph import Edge
-from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
+from ampclip_lint.syntax.index import FunctionInfo, targets_of
 
 #: Loops over a known collection are unrolled up to this many elements.
 UNROLL = 8
@@ -49,7 +49,6 @@ class Lowering(Calls):
     def __init__(self, program: object) -> None:
         super().__init__(program)
         self.loop_changes: dict[Hashable, dict[Key, list[Value]]] = {}
-        self.followed_inner: set[tuple[FunctionInfo, int]] = set()
         self.root: FunctionInfo | None = None
         self.switches: list[tuple[str, range, range]] = []
         self.elements: list[int] = []
@@ -269,8 +268,6 @@ class Lowering(Calls):
                     self.assign(name, subject)
                 return self.fork(), Flow([], self.flow.env)
             case cst.MatchOr():
-                from ampclip_lint.amp.builder import any_of
-
                 formulas = [
                     self._equal(subject, self.evaluate(p.pattern.value), node)
                     for p in pattern.patterns
@@ -985,8 +982,6 @@ class Lowering(Calls):
         instance: Value | None = None
         if info.self_name is not None and info.owner is not None:
             if "classmethod" in info.decorators:
-                from ampclip_lint.amp.values import Cls
-
                 instance = Cls(info.owner)
             else:
                 instance = Obj(("instance", frame_path), Kind.INSTANCE, info.owner, info.self_name)
@@ -1088,17 +1083,12 @@ class Lowering(Calls):
 
 
 def _attribute_targets(node: ast.AST, self_name: str) -> list[str]:
-    from ampclip_lint.syntax.index import _targets
-
     return [
         target.attr
-        for target in _targets(node)
+        for target in targets_of(node)
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == self_name
     ]
 
 
 def _called(value: Value, name: str) -> Value:
     return Sym(value.key, value.offset, name) if isinstance(value, Sym) else value
-
-
-__all__ = ["Arguments", "Forget", "Grads", "Lowering", "Mod", "ModuleIndex", "Product"]

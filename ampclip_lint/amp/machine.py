@@ -56,7 +56,6 @@ from ampclip_lint.amp.units import (
     Units,
     aged,
     invert,
-    multiply,
     product,
     root,
     scale_of,
@@ -482,8 +481,3 @@ def stale_or_mixed(units: Units) -> bool:
 def carries(units: Units) -> bool:
     """Whether some contribution carries a scale at all."""
     return any(not unit.is_one for unit in units)
-
-
-def multiply_units(units: Units, scaler: Ref, power: int) -> Units:
-    """All units times a power of a scaler's current scale."""
-    return frozenset(multiply(unit, scale_of(scaler, power)) for unit in units)

@@ -193,7 +193,7 @@ class Protocol:
     def _scaler_step(self, op: ScalerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         pair, subject = state.pair(op.scaler, op.optimizer), (op.buffer,)
         if op.closure:
-            return Step(None, (Mark(FaultKind.CLOSURE, node, subject, op.scaler, fatal=True),))
+            return Step(None, (Mark(FaultKind.CLOSURE, node, subject, op.scaler),))
         if pair.stage is Stage.STEPPED:
             return self._repeated(FaultKind.DOUBLE_STEP, node, pair, op, state)
         held = state.buffer(op.buffer)
@@ -218,10 +218,10 @@ class Protocol:
         if pair.stage is Stage.UNSCALED and not pair.recorded and held.units:
             # unscale_ found no gradients, so it has recorded no check; those that came later have none.
             at = pair.at if pair.at is not None else node
-            return Step(None, (*marks, Mark(FaultKind.STEP_WITHOUT_GRADIENTS, at, subject, op.scaler, fatal=True)))
+            return Step(None, (*marks, Mark(FaultKind.STEP_WITHOUT_GRADIENTS, at, subject, op.scaler)))
         if not (held.units or held.maybe or held.unknown):
             known = state.explained or pair.stage is Stage.UNKNOWN
-            lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler, fatal=True),)
+            lost = () if known else (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, subject, op.scaler),)
             return Step(None, (*marks, *lost))
         out = run(op, state, disabled, node)
         if out.error:
@@ -238,10 +238,10 @@ class Protocol:
         if state.explained:
             return ()
         if held.plain_at is not None:
-            return (Mark(FaultKind.BACKWARD_PLAIN, held.plain_at, (op.buffer,), op.scaler, fatal=True),)
+            return (Mark(FaultKind.BACKWARD_PLAIN, held.plain_at, (op.buffer,), op.scaler),)
         if any(unit.powers for unit in held.units):
-            return (Mark(FaultKind.SCALER_MISMATCH, node, (op.buffer,), op.scaler, fatal=True),)
-        return (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.buffer,), op.scaler, fatal=True),)
+            return (Mark(FaultKind.SCALER_MISMATCH, node, (op.buffer,), op.scaler),)
+        return (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.buffer,), op.scaler),)
 
     def _repeated(self, kind: FaultKind, node: int, pair: Pair, op: Unscale | ScalerStep, state: State) -> Step:
         """The pair's stage was never reset: which mistake it is depends on what came in between."""
@@ -252,7 +252,7 @@ class Protocol:
             not fresh and pair.at == node and not held.units and not held.unknown
         ):
             kind = FaultKind.UPDATE_MISSING
-        return Step(None, (Mark(kind, node, (op.buffer,), op.scaler, fatal=True),))
+        return Step(None, (Mark(kind, node, (op.buffer,), op.scaler),))
 
     def _divisible(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[State, tuple[Mark, ...]]:
         """What unscale_ (or the division inside step) is about to divide; corrected where it is not S."""
@@ -449,15 +449,13 @@ class Protocol:
         if op.restores:
             return Step(run(op, state, disabled, node).state)
         if not known.scaled:
-            lost = () if state.explained else (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),)
+            lost = () if state.explained else (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler),)
             return Step(None, lost)
         if not (op.new_scale or known.checked or known.unknown):
-            holds = any(
-                unit.power(op.scaler) and carries_now(unit) for b in state.buffers.values() for unit in b.units
-            )
+            holds = any(unit.power(op.scaler) and carries_now(unit) for b in state.buffers.values() for unit in b.units)
             vague = any(b.unknown or b.maybe for b in state.buffers.values())
             if not (holds or vague or state.explained):
-                return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler, fatal=True),))
+                return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler),))
             # Held scaled gradients explain it: the finding comes where they are used next, or cleared.
             state = new_epoch(op.scaler, state, node)
             for optimizer, held in state.buffers.items():

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Union
 
 from ampclip_lint.amp.units import UnitExpr
-from ampclip_lint.flow.facts import Atom, Symbol
+from ampclip_lint.flow.facts import Atom
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo
 
 Key = Hashable
@@ -24,8 +24,6 @@ class Kind(Enum):
     SCALER = "scaler"
     OPTIMIZER = "optimizer"
     INSTANCE = "instance"
-    MODULE = "module"
-    OTHER = "other"
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,6 @@ class Items:
 
     of: tuple[Value, ...]
     counted: bool = False
-    keyed: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,4 +230,3 @@ Value = Union[
     Tensor,
 ]
 NONE = Const(None)
-__all__ = [name for name in dir() if not name.startswith("_")] + ["Symbol"]

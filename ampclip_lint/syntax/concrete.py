@@ -54,10 +54,8 @@ class ConcreteFunction:
 
     def __init__(self, info: FunctionInfo) -> None:
         self.info = info
-        self._twins: dict[int, ast.stmt] = {}
         self._calls: dict[int, Span] = {}
         self._listed: set[int] = set()
-        self._statement_of: dict[int, ast.stmt] = {}
         if isinstance(info.node, ast.Module):
             self.params: cst.Parameters | None = None
             body = [

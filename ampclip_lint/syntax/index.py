@@ -66,7 +66,7 @@ class FunctionInfo:
             return False
         return any(
             (isinstance(node, ast.Return) and node.value is not None)
-            or any(isinstance(target, ast.Attribute) for target in _targets(node))
+            or any(isinstance(target, ast.Attribute) for target in targets_of(node))
             for node in statements
         )
 
@@ -105,12 +105,12 @@ class ClassInfo:
         """Methods, class variables, and everything assigned to ``self.x`` in a method."""
         found = set(self.methods)
         for statement in self.node.body:
-            for target in _targets(statement):
+            for target in targets_of(statement):
                 if isinstance(target, ast.Name):
                     found.add(target.id)
         for method in self.methods.values():
             for node in ast.walk(method.node):
-                for target in _targets(node):
+                for target in targets_of(node):
                     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                         if target.value.id == method.self_name:
                             found.add(target.attr)
@@ -149,13 +149,14 @@ class ModuleIndex:
         self.body = FunctionInfo(self, "<module>", "<module>", tree)
         self._collect(tree.body, None, None, "")
         for node in _own_nodes(tree):
-            for target in _targets(node):
+            for target in targets_of(node):
                 if isinstance(target, ast.Name):
                     self.assigned.setdefault(target.id, []).append(node)  # type: ignore[arg-type]
 
     @cached_property
     def lines(self) -> list[str]:
-        return self.file.text.splitlines(keepends=True)
+        # As the parser counts: form feeds and other separators inside a line do not end it.
+        return [f"{line}\n" for line in self.file.text.split("\n")]
 
     def _collect(
         self, body: Iterable[ast.stmt], owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str
@@ -215,14 +216,6 @@ class ProgramIndex:
     def classes(self) -> Iterator[ClassInfo]:
         for module in self.modules:
             yield from module.classes.values()
-
-    @cached_property
-    def methods_named(self) -> dict[str, list[FunctionInfo]]:
-        found: dict[str, list[FunctionInfo]] = {}
-        for info in self.functions():
-            if info.owner is not None:
-                found.setdefault(info.name, []).append(info)
-        return found
 
     def module(self, name: str) -> ModuleIndex | None:
         """The module whose dotted name ends like this; none where several do."""
@@ -339,7 +332,8 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(current))
 
 
-def _targets(node: ast.AST) -> list[ast.expr]:
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """What an assignment assigns to, tuples taken apart."""
     if isinstance(node, ast.Assign):
         found = list(node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
