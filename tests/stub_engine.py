@@ -30,6 +30,7 @@ class StubSite:
 class Note:
     span: Span
     message: str
+    mentions_scaler: bool = True
 
 
 @dataclass

@@ -93,6 +93,7 @@ def test_a_flag_of_the_scaler() -> None:
     assert rows(text) == [
         "step (t.py:3): scaler `scaler`, optimizer `opt`",
         "4| `scaler` is made ; opt: unknown",
+        "! the scaler is made anew for every step",
         "5| gradients are cleared ; opt: no gradients",
         "6| backward adds scaled gradients ; opt: S  [fp16]  opt: 1  [not fp16]",
         "7| `scaler.step` divides the gradients of `opt` by S and applies them ; opt: 1 (applied)",

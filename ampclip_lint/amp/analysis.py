@@ -50,10 +50,11 @@ _OF_MISSING_GRADIENTS = frozenset(
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """A file that mentions a scaler and does not parse."""
+    """A file that does not parse; whether it mentions a scaler decides whether that is a finding."""
 
     span: Span
     message: str
+    mentions_scaler: bool = True
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class FunctionAnalysis:
             for mark, visit in marks
             if mark.kind not in _OF_MISSING_GRADIENTS
             or any(visit.world.state.buffer(o).lost for o in mark.optimizers or visit.world.state.buffers)
-            or (mark.scaler is not None and not visit.world.state.scaler(mark.scaler).scaled)
+            or (update and mark.scaler is not None and not visit.world.state.scaler(mark.scaler).scaled)
             or not self._skips_a_backward(mark, visit)
         ]
 
@@ -352,14 +353,17 @@ def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> Pro
         try:
             modules.append(ModuleIndex(file, ast.parse(file.text)))
         except SyntaxError as error:
-            if not mentions_scaler(file.text):
-                continue
             row, column = error.lineno or 1, error.offset or 1
             position = Position(row, max(1, column))
-            problems.append(SyntaxProblem(Span(file.name, position, position), error.msg or "invalid syntax"))
+            problems.append(
+                SyntaxProblem(
+                    Span(file.name, position, position), error.msg or "invalid syntax", mentions_scaler(file.text)
+                )
+            )
         except (ValueError, RecursionError, MemoryError) as error:
             position = Position(1, 1)
-            problems.append(SyntaxProblem(Span(file.name, position, position), str(error) or type(error).__name__))
+            text = str(error) or type(error).__name__
+            problems.append(SyntaxProblem(Span(file.name, position, position), text, mentions_scaler(file.text)))
     program = ProgramIndex(modules)
     functions: list[FunctionAnalysis] = []
     if only is not None:

@@ -1458,8 +1458,10 @@ class Calls(Expressions):
         if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
             reach = reach | self.parts_of(key)
             if isinstance(node.func, cst.Attribute):
+                # `net.loss(x)` passes through `net`; `self.encode(x)` does not pass through all that `self` holds.
                 owner = key[1] if isinstance(key, tuple) and key[0] == "attr" and isinstance(key[2], str) else None
-                reach = reach | ({owner} if owner is not None else set())
+                if owner is not None and not (isinstance(owner, tuple) and owner[0] == "instance"):
+                    reach = reach | {owner}
         if self.no_grad:
             reach = frozenset()
         return Tensor(PLAIN, reach, base=self.fresh(self.label(node), _code(node)[:60]))

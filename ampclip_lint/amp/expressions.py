@@ -408,18 +408,25 @@ class Expressions(Builder):
 
     def _dict(self, node: cst.Dict) -> Value:
         items: list[tuple[Hashable, Value]] = []
+        others: list[Value] = []
         for element in node.elements:
             value = self.evaluate(element.value)
             if isinstance(element, cst.StarredDictElement):
-                if not isinstance(value, Map):
-                    return self.fresh(self.label(node))
-                items.extend(value.items)
+                if isinstance(value, Map):
+                    items.extend(value.items)
+                else:
+                    others.append(value)
                 continue
             assert isinstance(element, cst.DictElement)
             key = self.evaluate(element.key)
-            if not isinstance(key, Const):
-                return self.fresh(self.label(node))
-            items = [pair for pair in items if pair[0] != key.value] + [(key.value, value)]
+            if isinstance(key, Const):
+                items = [pair for pair in items if pair[0] != key.value] + [(key.value, value)]
+            else:
+                others.append(value)
+        if others:
+            # Not all of its keys are known, but what flows into it is.
+            everything = self.tensor(PLAIN, [*others, *(value for _, value in items)], node)
+            return Tensor(PLAIN, everything.reach, base=self.fresh(self.label(node)))
         return Map(tuple(items), ("map", self.site(self.label(node))))
 
     def _comprehension(self, node: cst.GeneratorExp | cst.ListComp | cst.SetComp) -> Value:

@@ -36,7 +36,7 @@ class FaultKind(Enum):
     UPDATE_WITHOUT_CHECK = "update with no inf check on record"
     CLIP_EACH = "each tensor is clipped alone with the same bound"
     CLIP_MID_ACCUMULATION = "partial sums are clipped before the window is complete"
-    SCALER_RECREATED = "the scaler is made anew inside the loop"
+    SCALER_RECREATED = "the scaler is made anew for every step"
     READ_SCALED = "a gradient statistic is read while it carries the loss scale"
     STALE_SCALE_READ = "a scale read after step or update undoes the scale of an earlier quantity"
     NONFINITE_NORM_RAISES = "the first ordinary overflow raises"

@@ -33,4 +33,5 @@ def syntax_error(program: ProgramAnalysis) -> Iterator[Violation]:
     - [The Python grammar](https://docs.python.org/3/reference/grammar.html)
     """
     for problem in program.syntax_errors:
-        yield Violation(problem.span, problem.message, effect="nothing in this file was checked")
+        if problem.mentions_scaler:
+            yield Violation(problem.span, problem.message, effect="nothing in this file was checked")
