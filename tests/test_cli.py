@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tokenize
 import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -318,6 +320,95 @@ def test_a_suppression_without_a_code_silences_nothing_and_is_named() -> None:
     assert "warning: train.py:7: `ampclip: ignore` needs a code" in result.stderr
 
 
+def test_an_unused_suppression_is_a_warning_at_its_code() -> None:
+    write("train.py", GOOD.replace("1.0)", "1.0)  # ampclip: ignore[AMP101] later"))
+    result = check()
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "train.py:8:69: AMP002 unused-suppression [warning] `AMP101` is suppressed, but is not reported on this line\n"
+    )
+    assert result.stderr == "Found 1 warning (1 file read, 1 analysed).\n"
+    assert check("--fail-on", "error").exit_code == 0
+    assert check("--ignore", "AMP002").stdout == ""
+    assert check("--select", "AMP201,AMP002").stdout == ""
+
+
+def test_unused_suppressions_in_json() -> None:
+    write(
+        "train.py",
+        BAD.replace("1.0)", "1.0)  # noqa: E501, AMP102, AMP101") + "# ampclip: ignore-file[AMP201,AMP999]\n",
+    )
+    findings = json.loads(run("check", "--output-format", "json").stdout)
+    assert [(finding["location"], finding["end_location"], finding["message"]) for finding in findings] == [
+        (
+            {"row": 7, "column": 65},
+            {"row": 7, "column": 71},
+            "`AMP102` is suppressed, but is not reported on this line",
+        ),
+        (
+            {"row": 10, "column": 24},
+            {"row": 10, "column": 30},
+            "`AMP201` is suppressed, but is not reported in this file",
+        ),
+        ({"row": 10, "column": 31}, {"row": 10, "column": 37}, "no such rule: `AMP999`"),
+    ]
+    first = findings[0]
+    assert (first["code"], first["name"], first["severity"]) == ("AMP002", "unused-suppression", "warning")
+    assert (first["confidence"], first["function"], first["trace"], first["fix"]) == ("definite", None, [], None)
+    assert first["url"] == "docs/rules/unused-suppression.md"
+
+
+def test_suppressions_in_files_without_a_scaler_are_judged_too() -> None:
+    write("a.py", "x = 1  # ampclip: ignore[AMP101]\n")
+    write("b.py", "import torch.optim  # noqa: F401\n")
+    write("c.py", b"# coding: latin-1\ny = '\xe4'  # noqa: amp101\n")
+    write("sub/d.py", "x = 1  # noqa: AMP101\n")
+    write("sub/ampclip-lint.toml", 'ignore = ["AMP002"]\n')
+    result = check()
+    assert codes(result) == [("a.py", "AMP002"), ("c.py", "AMP002")]
+    assert result.stderr == "Found 2 warnings (4 files read, 0 analysed).\n"
+    shown = run("check", "c.py").stdout
+    assert "2 | y = 'ä'  # noqa: amp101\n" in shown
+    assert "^^^^^^\n" in shown
+
+
+def test_only_files_that_may_hold_suppressions_are_tokenized(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def tokens(readline: Callable[[], str]) -> Iterator[tokenize.TokenInfo]:
+        read.append(readline())
+        return iter(())
+
+    monkeypatch.setattr(tokenize, "generate_tokens", tokens)
+    write("a.py", "x = 1  # noqa: E501\n")
+    write("b.py", "ampclip = 'noqa'  # noqa\n")
+    write("c.py", "x = 1  # noqa: AMP101\n")
+    write("d.py", GOOD)
+    write("e.py", GOOD.replace("\n", "  # noqa: E501\n", 1))
+    check()
+    assert read == [GOOD.partition("\n")[0] + "  # noqa: E501\n", "x = 1  # noqa: AMP101\n"]
+    read.clear()
+    check("--ignore", "AMP002")
+    assert read == []
+
+
+def test_a_suppression_of_the_rule_itself() -> None:
+    write("a.py", "x = 1  # ampclip: ignore[AMP101, AMP002]\n")
+    write("b.py", "# ampclip: ignore-file[AMP002]\nx = 1  # noqa: AMP101\n")
+    result = check("--verbose")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "2 findings suppressed by comments." in result.stderr
+
+
+def test_after_a_crash_no_suppression_is_called_unused() -> None:
+    write("a.py", BAD + "# stub: crash\n")
+    write("b.py", GOOD + "# ampclip: ignore-file[AMP101, AMP999]\n")
+    result = check()
+    assert result.exit_code == 2
+    assert "no such rule: `AMP999`" in result.stdout
+    assert "AMP101" not in result.stdout
+
+
 # --- formats
 
 
@@ -573,6 +664,11 @@ def test_a_file_that_cannot_matter_loads_nothing_heavy() -> None:
     loaded = imported_by("check", "plain.py")
     assert "ampclip_lint.lint.run" in loaded
     assert not loaded & {"libcst", "rich", "torch", "numpy", "pathspec"}
+
+
+def test_suppressions_alone_load_nothing_heavy() -> None:
+    write("plain.py", "x = 1  # noqa: AMP101\n")
+    assert not imported_by("check", "plain.py") & {"libcst", "rich", "torch", "numpy", "pathspec"}
 
 
 def test_help_and_version_load_only_click() -> None:

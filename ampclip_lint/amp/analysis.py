@@ -217,6 +217,8 @@ class FunctionAnalysis:
         clears = [
             n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and set(n.op.optimizers) & set(mark.optimizers)
         ]
+        # A clearing that belongs to another backward, in an arm of its own, is no clearing for this one.
+        others = [n.index for n in graph.nodes if isinstance(n.op, (Backward, *steps)) and n.index != mark.at]
         counters = {n.op.target for n in graph.nodes if isinstance(n.op, Shift)}
         tested: dict[Subject, set[int]] = {}
         for index, out in enumerate(graph.edges):
@@ -227,8 +229,10 @@ class FunctionAnalysis:
             for edge in graph.edges[here.node]:
                 lone = any(len(tested[g.atom.subject]) == 1 and g.atom.subject not in counters for g in edge.guards)
                 if edge.target != after.node and lone:
-                    if edge.target in clears or any(graph.leads_to(edge.target, c, without=mark.at) for c in clears):
-                        return True
+                    for clear in clears:
+                        cleared = edge.target == clear or graph.leads_to(edge.target, clear, without=(mark.at,))
+                        if cleared and graph.leads_to(clear, mark.at, without=others):
+                            return True
         return False
 
     def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
@@ -258,7 +262,7 @@ class FunctionAnalysis:
                 if edge.target != after.node and any(not isinstance(g.atom.predicate, Residue) for g in edge.guards)
             ]
             for target in others:
-                if target in backwards or any(graph.leads_to(target, b, without=visit.node) for b in backwards):
+                if target in backwards or any(graph.leads_to(target, b, without=(visit.node,)) for b in backwards):
                     return True
         return False
 

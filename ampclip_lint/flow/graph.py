@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ampclip_lint.flow.facts import Atom
@@ -73,9 +74,9 @@ class Graph:
         order.reverse()
         return order
 
-    def leads_to(self, source: int, goal: int, without: int | None = None) -> bool:
-        """Whether a path of at least one edge leads from one node to another, `without` passing a certain one."""
-        seen: set[int] = set() if without is None else {without}
+    def leads_to(self, source: int, goal: int, without: Iterable[int] = ()) -> bool:
+        """Whether a path of at least one edge leads from one node to another, `without` passing certain ones."""
+        seen: set[int] = set(without)
         pending = [source]
         while pending:
             for edge in self.edges[pending.pop()]:
@@ -177,12 +178,27 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
 
 def _only_way(edges: list[Edge], asked: Callable[[Atom], bool]) -> list[Edge]:
     """What is left of a branch whose arms meet at once, or whose other arms just end."""
-    if len(edges) > 1:
+    if len(edges) > 1 and _exhaustive(edges):
         doubts = [edge.doubt for edge in edges]
         return [Edge(edges[0].target, (), "" if "" in doubts else doubts[0])]
-    (edge,) = edges
-    keeps = any(asked(guard.atom) for guard in edge.guards)
-    return [edge if keeps else Edge(edge.target, (), edge.doubt)]
+    fresh: list[Edge] = []
+    for edge in edges:
+        keeps = any(asked(guard.atom) for guard in edge.guards)
+        moved = edge if keeps else Edge(edge.target, (), edge.doubt)
+        if moved not in fresh:
+            fresh.append(moved)
+    return fresh
+
+
+def _exhaustive(edges: list[Edge]) -> bool:
+    """Whether some edge can be taken whatever the atoms of their guards are."""
+    atoms = list(dict.fromkeys(guard.atom for edge in edges for guard in edge.guards))
+    if len(atoms) > 8:
+        return True
+    return all(
+        any(all(dict(zip(atoms, values))[guard.atom] is guard.holds for guard in edge.guards) for edge in edges)
+        for values in product((True, False), repeat=len(atoms))
+    )
 
 
 def _leading_to(graph: Graph, goals: set[int]) -> set[int]:

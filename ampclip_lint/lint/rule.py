@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import FunctionAnalysis, ProgramAnalysis, Site
     from ampclip_lint.amp.faults import Fault
 
-Scope = Literal["function", "program"]
+Scope = Literal["function", "program", "suppression"]
 
 SECTIONS = ("What it does", "Why is this bad?", "Example", "Use instead", "When it is harmless", "References")
 """The headings of a rule's documentation, in this order; all but the last three are required."""
@@ -33,8 +33,23 @@ class Violation:
 
 
 @dataclass(frozen=True)
+class UnusedSuppression:
+    """One code in a suppression comment that silenced no finding of the run."""
+
+    span: Span
+    """The place of the code in the comment."""
+    code: str
+    known: bool
+    """Whether there is such a rule."""
+    whole_file: bool
+
+
+@dataclass(frozen=True)
 class Rule:
-    """A rule with its documentation. `check` takes a function's analysis, or the program's where `scope` says so."""
+    """A rule with its documentation. `check` takes the analysis of a function or the program, as `scope` says.
+
+    With the scope `suppression` it takes an `UnusedSuppression`.
+    """
 
     code: str
     name: str
@@ -91,6 +106,12 @@ def rule(
 def rule(
     code: str, *, severity: Severity, since: str, advisory: bool = ..., scope: Literal["program"]
 ) -> Callable[[Callable[[ProgramAnalysis], Iterator[Violation]]], Rule]: ...
+
+
+@overload
+def rule(
+    code: str, *, severity: Severity, since: str, advisory: bool = ..., scope: Literal["suppression"]
+) -> Callable[[Callable[[UnusedSuppression], Iterator[Violation]]], Rule]: ...
 
 
 def rule(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ampclip_lint.diagnostics import Confidence, Diagnostic
+from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint.config import Configs, Selection, Settings, selected_codes
 from ampclip_lint.lint.registry import load_rules
-from ampclip_lint.lint.rule import Rule, Violation
-from ampclip_lint.lint.suppress import NONE, Suppressions, suppressions
+from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
+from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
 from ampclip_lint.syntax import prefilter
 from ampclip_lint.syntax.discover import Discovery, Found, discover
 from ampclip_lint.syntax.source import FileProblem, SourceFile, decode, read_bytes
@@ -32,12 +32,18 @@ class RunResult:
     """Arguments that name nothing."""
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
     """The analysed files by name."""
+    commented: Mapping[str, SourceFile] = field(default_factory=dict)
+    """The files by name that were read for their suppression comments alone."""
     files: int = 0
     suppressed: int = 0
     incomplete: int = 0
     """Functions that were analysed incompletely, whether or not that rule is selected."""
     failed: bool = False
     """Whether a finding reaches the threshold of its file."""
+
+    def source(self, name: str) -> SourceFile | None:
+        """The file of a finding."""
+        return self.sources.get(name) or self.commented.get(name)
 
 
 def lint_source(
@@ -72,6 +78,8 @@ def lint_paths(
     found = find_files(paths, configs)
     problems = list(found.problems)
     raw: list[tuple[Found, bytes]] = []
+    remarks: list[tuple[Found, bytes]] = []
+    may_suppress = hint(rules)
     for file in found.files:
         configs.of_file(_place(file))  # a broken configuration ends the run, also when the file turns out not to matter
         data = (stdin or b"") if file.path is None else read_bytes(file.name, file.path)
@@ -85,28 +93,39 @@ def lint_paths(
                 continue
         if prefilter.is_candidate(file.name, data):
             raw.append((file, data))
+        if may_suppress(data):
+            remarks.append((file, data))
 
-    sources: dict[str, SourceFile] = {}
     places: dict[str, Path] = {}
-    for index in prefilter.select([(file.name, data) for file, data in raw]):
-        file, data = raw[index]
-        decoded = decode(file.name, file.path, data)
-        if isinstance(decoded, FileProblem):  # ascii bytes under an unknown coding comment
-            problems.append(decoded)
-        else:
-            sources[file.name] = decoded
-            places[file.name] = _place(file)
+
+    def read(files: Iterable[tuple[Found, bytes]]) -> Iterator[SourceFile]:
+        for file, data in files:
+            source = decode(file.name, file.path, data)
+            if isinstance(source, FileProblem):  # ascii bytes under an unknown coding comment
+                problems.append(source)
+            else:
+                places[file.name] = _place(file)
+                yield source
+
+    chosen = [raw[index] for index in prefilter.select([(file.name, data) for file, data in raw])]
+    sources = {source.name: source for source in read(chosen)}
+    analysed = {file.name for file, _ in chosen}
+    judged = frozenset(code for code, rule in rules.items() if rule.scope == "suppression")
+    rest = (item for item in remarks if item[0].name not in analysed and judged & configs.codes(_place(item[0])))
+    commented = {source.name: source for source in read(rest)}
 
     codes_of = {name: configs.codes(place) for name, place in places.items()}
-    judge = _Judge(rules, frozenset().union(*codes_of.values()), sources, settings.pedantic)
+    codes: frozenset[str] = frozenset().union(*codes_of.values())
+    judge = _Judge(rules, codes, {**sources, **commented}, settings.pedantic, guarded=True)
     if sources:
-        judge.run_guarded(list(sources.values()))
+        judge.run(list(sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
     return RunResult(
         diagnostics=tuple(diagnostics),
         problems=tuple(problems + judge.problems),
         missing=found.missing,
         sources=sources,
+        commented=commented,
         files=len(found.files),
         suppressed=judge.suppressed,
         incomplete=judge.incomplete,
@@ -133,72 +152,101 @@ def _place(file: Found) -> Path:
 
 
 class _Judge:
-    """Runs the rules over a program and keeps what they say, until `report` filters and sorts it."""
+    """Runs the rules over a program and keeps what they say, until `report` filters and sorts it.
+
+    Where it is `guarded`, a crash costs only the file or the rule that it comes from, and is reported.
+    """
 
     def __init__(
-        self, rules: Mapping[str, Rule], codes: frozenset[str], sources: Mapping[str, SourceFile], pedantic: bool
+        self,
+        rules: Mapping[str, Rule],
+        codes: frozenset[str],
+        sources: Mapping[str, SourceFile],
+        pedantic: bool,
+        *,
+        guarded: bool = False,
     ) -> None:
+        self.known = rules
         self.rules = [rule for code, rule in rules.items() if code in codes]
         self.sources = sources
         self.pedantic = pedantic
+        self.guarded = guarded
         self.problems: list[FileProblem] = []
         self.incomplete = 0
         self.suppressed = 0
         self._violations: list[tuple[Rule, Violation]] = []
+        self._comments: dict[str, Suppressions] = {}
+        self._used: set[Suppression] = set()
+        self._unsure_files: set[str] = set()
+        """Files that were analysed in part: what silences nothing today may silence what was not found."""
+        self._unsure_rules: set[str] = set()
 
     def run(self, files: Sequence[SourceFile]) -> None:
         """Analyse `files` as one program and ask every rule about it."""
         from ampclip_lint.amp.analysis import analyse_program
 
-        program = analyse_program(files)
-        self._ask(program, self._check)
-
-    def run_guarded(self, files: Sequence[SourceFile]) -> None:
-        """As `run`, but a crash costs only the file or the rule that it comes from, and is reported."""
-        from ampclip_lint.amp.analysis import analyse_program
-
         try:
             program = analyse_program(files)
         except Exception as error:
+            if not self.guarded:
+                raise
+            self._unsure_files.update(self.sources)  # calls from file to file are not followed any more
             if len(files) == 1:
                 self._crash(files[0].name, "analysis", error)
             else:
                 for file in files:
-                    self.run_guarded([file])
+                    self.run([file])
             return
-        self._ask(program, self._guarded_check)
+        self._ask(program)
 
-    def _check(self, rule: Rule, subject: object, _where: str) -> None:
-        self._violations.extend([(rule, violation) for violation in rule.check(subject)])
-
-    def _guarded_check(self, rule: Rule, subject: object, where: str) -> None:
+    def _check(self, rule: Rule, subject: object, where: str) -> None:
         try:
-            self._check(rule, subject, where)
+            self._violations.extend([(rule, violation) for violation in rule.check(subject)])
         except Exception as error:
+            if not self.guarded:
+                raise
+            self._unsure_rules.add(rule.code)
             self._crash(where, f"rule {rule.code}", error)
 
     def _crash(self, where: str, what: str, error: Exception) -> None:
         reason = f"internal error in {what}: {type(error).__name__}: {error}"
         self.problems.append(FileProblem(where, reason, internal=True))
 
-    def _ask(self, program: ProgramAnalysis, check: Callable[[Rule, object, str], None]) -> None:
-        self.incomplete += sum(1 for function in program.functions if function.gaps)
+    def _ask(self, program: ProgramAnalysis) -> None:
+        incomplete = [function for function in program.functions if function.gaps]
+        self.incomplete += len(incomplete)
+        self._unsure_files.update(function.span.filename for function in incomplete)
+        self._unsure_files.update(error.span.filename for error in program.syntax_errors)
         for rule in self.rules:
             if rule.scope == "program":
-                check(rule, program, "the program")
-                continue
-            for function in program.functions:
-                check(rule, function, f"{function.span.filename}:{function.span.start.row}")
+                self._check(rule, program, "the program")
+            elif rule.scope == "function":
+                for function in program.functions:
+                    self._check(rule, function, f"{function.span.filename}:{function.span.start.row}")
 
     def report(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
         """What is left after settings, suppressions and doubles, in the one order."""
+        result = self._left(codes_of)
+        for rule in self.rules:
+            if rule.scope == "suppression":
+                for name in self.sources:
+                    if rule.code in codes_of(name):
+                        for unused in self._unused(name, codes_of(name)):
+                            self._check(rule, unused, f"{name}:{unused.span.start.row}")
+        result += self._left(codes_of)
+        for name in sorted(self._comments):
+            self.problems.extend(self._comments[name].malformed)
+        return sorted(result, key=lambda diagnostic: diagnostic.sort_key)
+
+    def _left(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
+        """The findings since the last call, without what is not wanted."""
         kept: dict[tuple[object, ...], Diagnostic] = {}
-        silenced: dict[str, Suppressions] = {}
         for rule, violation in self._violations:
             name = violation.span.filename
             if rule.code not in codes_of(name):
                 continue
             if violation.confidence is Confidence.POSSIBLE and not self.pedantic:
+                self._silencing(rule.code, violation.span)  # a comment that only a pedantic run needs is not idle
                 continue
             diagnostic = self._diagnostic(rule, violation)
             key = (name, violation.span.start, violation.span.end, rule.code)
@@ -206,19 +254,40 @@ class _Judge:
             # The same place may be reached in several contexts; one that surely shows the fault speaks for all.
             if other is None or (other.confidence, diagnostic.confidence) == (Confidence.POSSIBLE, Confidence.DEFINITE):
                 kept[key] = diagnostic
-        result = []
-        for diagnostic in sorted(kept.values(), key=lambda diagnostic: diagnostic.sort_key):
-            name = diagnostic.span.filename
-            if name not in silenced:
-                source = self.sources.get(name)
-                silenced[name] = NONE if source is None else suppressions(source)
-            if silenced[name].covers(diagnostic):
-                self.suppressed += 1
+        self._violations.clear()
+        left = [found for found in kept.values() if not self._silencing(found.code, found.span)]
+        self.suppressed += len(kept) - len(left)
+        return left
+
+    def _silencing(self, code: str, span: Span) -> list[Suppression]:
+        """The comments that silence such a finding; they are used from now on."""
+        found = self._comments_of(span.filename).of(code, span)
+        self._used.update(found)
+        return found
+
+    def _comments_of(self, name: str) -> Suppressions:
+        if name not in self._comments:
+            source = self.sources.get(name)
+            self._comments[name] = NONE if source is None else suppressions(source)
+        return self._comments[name]
+
+    def _unused(self, name: str, codes: frozenset[str]) -> Iterator[UnusedSuppression]:
+        """What the comments of a file name in vain, as far as this run can tell."""
+        for entry in self._comments_of(name).entries:
+            rule = self.known.get(entry.code)
+            if rule is None:
+                judged = not entry.shared
             else:
-                result.append(diagnostic)
-        for name in sorted(silenced):
-            self.problems.extend(silenced[name].malformed)
-        return result
+                # A comment that silences this very judgement says that it is needed in some runs and not in others.
+                judged = (
+                    rule.scope != "suppression"
+                    and entry.code in codes
+                    and entry not in self._used
+                    and entry.code not in self._unsure_rules
+                    and name not in self._unsure_files
+                )
+            if judged:
+                yield UnusedSuppression(entry.span, entry.code, rule is not None, entry.whole_file)
 
     def _diagnostic(self, rule: Rule, violation: Violation) -> Diagnostic:
         source = self.sources.get(violation.span.filename)

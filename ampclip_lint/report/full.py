@@ -27,7 +27,7 @@ def render(result: RunResult) -> Iterator[Line]:
 
 
 def _finding(diagnostic: Diagnostic, result: RunResult) -> Iterator[Line]:
-    source = result.sources.get(diagnostic.span.filename)
+    source = result.source(diagnostic.span.filename)
     last = min(diagnostic.span.end.row + _AFTER, len(source.lines) if source else 0)
     margin = " " * len(str(last or 1))
     yield headline(diagnostic)

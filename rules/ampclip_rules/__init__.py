@@ -26,6 +26,7 @@ from ampclip_rules.step_without_gradients import step_without_gradients
 from ampclip_rules.syntax_error import syntax_error
 from ampclip_rules.unscale_after_step import unscale_after_step
 from ampclip_rules.unscale_mid_accumulation import unscale_mid_accumulation
+from ampclip_rules.unused_suppression import unused_suppression
 from ampclip_rules.update_between_steps import update_between_steps
 from ampclip_rules.update_mid_accumulation import update_mid_accumulation
 from ampclip_rules.update_missing import update_missing
@@ -34,6 +35,7 @@ from ampclip_rules.zero_grad_missing import zero_grad_missing
 
 RULES = (
     syntax_error,  # AMP001
+    unused_suppression,  # AMP002
     analysis_incomplete,  # AMP003
     clip_before_unscale,  # AMP101
     clip_partial_unscale,  # AMP102

@@ -27,11 +27,14 @@ def zero_grad_missing(fn: FunctionAnalysis) -> Iterator[Violation]:
     ## Example
     ```python
     for batch in loader:
-        if batch.starts_sequence:
+        if use_amp:
+            scaler.scale(model(batch)).backward()  # expect: AMP308
+            scaler.step(optimizer)
+            scaler.update()
+        else:
             optimizer.zero_grad()
-        scaler.scale(model(batch)).backward()  # expect: AMP308
-        scaler.step(optimizer)
-        scaler.update()
+            model(batch).backward()
+            optimizer.step()
     ```
     ## Use instead
     ```python
