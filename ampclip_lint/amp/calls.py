@@ -1456,9 +1456,12 @@ class Calls(Expressions):
         if isinstance(function, Sym) and key is not None:
             self.called.add(key)
         if isinstance(function, (Sym, Obj)) and reach is not None and key is not None:
-            reach = reach | self.parts_of(key)
+            # `net.loss(x)` passes through `net`; `self.encode(x)` does not pass through all that `self` holds.
+            if isinstance(key, tuple) and key[0] == "instance":
+                reach = reach | {("attr", key, tail)}
+            else:
+                reach = reach | self.parts_of(key)
             if isinstance(node.func, cst.Attribute):
-                # `net.loss(x)` passes through `net`; `self.encode(x)` does not pass through all that `self` holds.
                 owner = key[1] if isinstance(key, tuple) and key[0] == "attr" and isinstance(key[2], str) else None
                 if owner is not None and not (isinstance(owner, tuple) and owner[0] == "instance"):
                     reach = reach | {owner}
