@@ -252,8 +252,12 @@ class _Linker:
                     taken.add(same[0])
         vague = [optimizer for optimizer in vague if owned[optimizer] is None]
         called = {key for args in self._named("backward") for key in args[1] or ()}
+        pairs = self._by_stem(vague, [key for key in modules if key not in taken])
+        # What is only called says less than what somebody treats as a module.
+        vague = [optimizer for optimizer in vague if optimizer not in pairs]
+        taken.update(pairs.values())
         free = [key for key in dict.fromkeys([*modules, *sorted(called, key=repr)]) if key not in taken]
-        pairs = self._by_stem(vague, free)
+        pairs.update(self._by_stem(vague, free))
         rest = [optimizer for optimizer in vague if optimizer not in pairs]
         pairs.update(self._by_neighbour(rest, [key for key in modules if key not in {*taken, *pairs.values()}]))
         for optimizer, key in pairs.items():
@@ -276,8 +280,11 @@ class _Linker:
 
     def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
         """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
+        # In `state.d_optimizer` and `state.g_optimizer` the words of both tell neither from the other.
+        stems = {optimizer: _stems(optimizer.text) for optimizer in self.optimizers}
+        common = frozenset.intersection(*stems.values())
         fitting = {
-            optimizer: [key for key in modules if _alike(_stems(optimizer.text), _stems(self._text(key)))]
+            optimizer: [key for key in modules if _alike(stems[optimizer] - common, _stems(self._text(key)) - common)]
             for optimizer in optimizers
         }
         pairs = {optimizer: keys[0] for optimizer, keys in fitting.items() if len(keys) == 1}
