@@ -92,17 +92,25 @@ def function_of(source: str) -> Callable[..., object]:
     return namespace["program"]  # type: ignore[no-any-return]
 
 
-def choices(parameters: Sequence[str]) -> list[Choice]:
-    """Values for what a program's callers choose: a program is wrong if any of them shows it."""
+def choices(parameters: Sequence[str], everything: bool = False) -> list[Choice]:
+    """
+    Values for what a program's callers choose: a program is wrong if any of them shows it.
+
+    `everything`: also those that only few programs need, such as a last window all of whose batches are skipped.
+    """
     accums = (2, 1, 3) if "accum" in parameters else (None,)
     flags = (True, False) if "use_amp" in parameters or "scaler" in parameters else (True,)
     skips: tuple[Any, ...] = ({1}, {0, 3}, {2, 5}) if "skip" in parameters else (None,)
+    lengths = (6, 5)
+    if everything:
+        lengths = (6, 5, 4)
+        skips += ({4},) if "skip" in parameters else ()
     return [
         {"accum": accum, "use_amp": flag, "skip": skip, "batches": batches}
         for flag in flags
         for skip in (skips if flag else skips[:1])
         for accum in accums
-        for batches in ((6, 5) if flag and accum != 1 else (6,))
+        for batches in (lengths if everything or (flag and accum != 1) else (6,))
     ]
 
 
@@ -114,12 +122,18 @@ def filled(choice: Choice, parameters: Sequence[str], source: str) -> dict[str, 
         "use_amp": lambda kit: choice["use_amp"],
         "skip": lambda kit: choice["skip"],
     }
+    if "scaler" in parameters and not choice["use_amp"] and choice.get("switches"):
+        fill["scaler"] = _disabled_scaler
     if "scaler" in parameters and not choice["use_amp"]:
         if re.search(r"scaler is (not )?None", source):
             fill["scaler"] = lambda kit: None
         elif "enabled=use_amp" in source or "enabled=self.use_amp" in source:  # autocast's flag is the scaler's
-            fill["scaler"] = lambda kit: importlib.import_module("torch").amp.GradScaler(kit.device, enabled=False)
+            fill["scaler"] = _disabled_scaler
     return fill
+
+
+def _disabled_scaler(kit: testing.Kit) -> Any:
+    return importlib.import_module("torch").amp.GradScaler(kit.device, enabled=False)
 
 
 def _used_scaler(kit: testing.Kit) -> Any:
@@ -133,14 +147,20 @@ def _used_scaler(kit: testing.Kit) -> Any:
     return kit.scaler
 
 
-def torch_verdict(program: Generated, everything: bool = False, used_scaler: bool = False) -> TorchVerdict:
+def torch_verdict(
+    program: Generated,
+    everything: bool = False,
+    used_scaler: bool = False,
+    among: Callable[[Choice], Choice | None] = lambda choice: choice,
+) -> TorchVerdict:
     """
     Run a program on torch, with one choice of its arguments after the other until one shows that it is wrong.
 
     `everything`: all choices also with loose clips. `used_scaler`: an argument `scaler` has scaled and checked before.
+    `among`: what to make of a choice, None to leave it out.
     """
     parameters = program.parameters
-    wide = choices(parameters)
+    wide = [kept for choice in choices(parameters, everything) if (kept := among(choice)) is not None]
     if "use_amp" not in parameters and not re.search(r"scaler is (not )?None", program.source):
         wide = [choice for choice in wide if choice["use_amp"]]
     loose = program.source
@@ -257,8 +277,8 @@ def _unknown_owners(found: Comparison) -> bool:
 
 
 def _skipped_clearing(found: Comparison) -> bool:
-    skips = "early_continue" in found.program.mistakes and " in skip" in found.program.source
-    return found.problem == "missed" and found.torch.word == "wrong" and skips
+    skips = "early_continue" in found.program.mistakes and re.search(r" in (self\.)?skip\b", found.program.source)
+    return found.problem == "missed" and found.torch.word == "wrong" and bool(skips)
 
 
 def _dead(found: Comparison) -> bool:
@@ -311,6 +331,20 @@ def _another_entry(found: Comparison) -> bool:
     return torch_verdict(found.program, used_scaler=True).word == "right"
 
 
+def _switched_off(found: Comparison) -> bool:
+    """Whether it fails only where a flag keeps the scaler from scaling and the scaler itself is not disabled."""
+    if found.problem != "missed" or found.torch.word != "raises" or found.torch.choice.get("use_amp") is not False:
+        return False
+    return torch_verdict(found.program, among=lambda choice: choice | {"switches": True}).word == "right"
+
+
+def _window_of_one(found: Comparison) -> bool:
+    """Whether it fails only where an argument makes each window one batch."""
+    if found.problem != "missed" or found.torch.choice.get("accum") != 1:
+        return False
+    return torch_verdict(found.program, among=lambda choice: choice if choice["accum"] != 1 else None).word == "right"
+
+
 def _never_cleared(found: Comparison) -> bool:
     """Whether an optimizer steps that the program never clears."""
     if found.problem != "missed" or found.torch.word != "wrong":
@@ -342,6 +376,8 @@ def _never_cleared(found: Comparison) -> bool:
 #: What the two verdicts may differ in, by name: each is told in docs/limitations.md.
 LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "a scaler that is an argument may have been used before": _another_entry,
+    "an argument that switches the scaled branch off is taken to disable the scaler too": _switched_off,
+    "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,

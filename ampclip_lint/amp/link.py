@@ -169,6 +169,8 @@ class _Linker:
         sure |= scales & backwards
         sure |= steps & updates
         sure |= scales & steps
+        if self._named("backward"):
+            sure |= scales & updates
         present = (
             scales
             | steps
