@@ -84,6 +84,11 @@ class EngineVerdict:
     def kinds(self) -> frozenset[FaultKind]:
         return frozenset(kind for _, kind in self.faults)
 
+    @property
+    def doubtful(self) -> frozenset[FaultKind]:
+        """The kinds that torch can show of which the engine is not sure."""
+        return frozenset(kind for _, kind in self.others) & SHOWN
+
 
 def function_of(source: str) -> Callable[..., object]:
     """The function to call."""
@@ -255,7 +260,7 @@ def compare(program: Generated) -> Comparison:
     problem = ""
     if wrong and not engine.faults:
         problem = "missed"
-    elif not wrong and engine.faults and not shown_otherwise(program, engine.kinds):
+    elif not wrong and engine.faults and not shown_otherwise(program, engine.kinds | engine.doubtful):
         problem = "false alarm"
     found = Comparison(program, torch, engine, problem)
     limit = next((name for name, applies in LIMITS.items() if applies(found)), "") if problem else ""
@@ -345,6 +350,17 @@ def _window_of_one(found: Comparison) -> bool:
     return torch_verdict(found.program, among=lambda choice: choice if choice["accum"] != 1 else None).word == "right"
 
 
+def _scaled_twice(found: Comparison) -> bool:
+    """Whether a loss scaled twice meets as many divisions."""
+    twice = re.search(r"scaler\.scale\((self\.)?scaler\.scale\(", found.program.source)
+    return found.problem == "false alarm" and bool(twice) and FaultKind.SCALER_MISMATCH in found.engine.kinds
+
+
+def _no_training(found: Comparison) -> bool:
+    """Whether the program has neither a backward nor a step."""
+    return found.problem == "missed" and not re.search(r"\.backward\(|\.step\(", found.program.source)
+
+
 def _never_cleared(found: Comparison) -> bool:
     """Whether an optimizer steps that the program never clears."""
     if found.problem != "missed" or found.torch.word != "wrong":
@@ -378,6 +394,8 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "a scaler that is an argument may have been used before": _another_entry,
     "an argument that switches the scaled branch off is taken to disable the scaler too": _switched_off,
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
+    "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
+    "a function without a backward and without a step is not analysed": _no_training,
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,

@@ -678,6 +678,8 @@ class Lowering(Calls):
         # Leaving at the first look: a loop that never ran is no definite witness.
         if kind == "for":
             outside = self._after_some_rounds(outside, junction, entry_ends)
+            # `last = step` in each round: behind the loop it is still the counter of the last one.
+            outside.env.update((key, value) for key, value in last.items() if key in phis)
         self.flow = outside
         if leave is not None:
             leave()
@@ -698,9 +700,11 @@ class Lowering(Calls):
                 moved[back.key] = back.offset
         result: Env = {}
         for key, value in self.flow.env.items():
-            if key not in head_env:
-                if isinstance(value, Sym) and value.key in moved:
-                    value = Sym(value.key, value.offset - moved[value.key], value.text)
+            if isinstance(value, Sym) and value.key in moved and (key in phis or key not in head_env):
+                own = phis[key].own if key in phis else None
+                if not (isinstance(own, Sym) and own.key == value.key):  # Not the counter itself.
+                    result[key] = Sym(value.key, value.offset - moved[value.key], value.text)
+            elif key not in head_env:
                 result[key] = value
         return result
 
@@ -1071,6 +1075,11 @@ class Lowering(Calls):
                 continue
             if not inner.words & {"backward", "unscale_", "GradScaler", "get_scale"}:
                 continue
+            if any(
+                isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == inner.name
+                for call in ast.walk(frame.info.node)
+            ):
+                continue  # Its calls stand where nothing leads to.
             saved = (self.frame, self.statement, self.twin, self.place)
             self.twin = frame.info.node.body[-1]
             self.at()
