@@ -13,7 +13,7 @@ from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table, as_if_disabled
-from ampclip_lint.amp.narrate import names_of, trace_of
+from ampclip_lint.amp.narrate import names_of, tested, trace_of
 from ampclip_lint.amp.ops import (
     OPERATIONS,
     Backward,
@@ -259,7 +259,8 @@ class FunctionAnalysis:
             others = [
                 edge.target
                 for edge in graph.edges[here.node]
-                if edge.target != after.node and any(not isinstance(g.atom.predicate, Residue) for g in edge.guards)
+                if edge.target != after.node
+                and any(not isinstance(g.atom.predicate, Residue) and tested(g, graph, here.node) for g in edge.guards)
             ]
             for target in others:
                 if target in backwards or any(graph.leads_to(target, b, without=(visit.node,)) for b in backwards):

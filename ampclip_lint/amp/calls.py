@@ -1544,16 +1544,31 @@ def visits_optimizers(node: ast.AST, name: str) -> bool:
 
 def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop's variable is used as an optimizer in its body."""
-    names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    for child in (c for statement in loop.body for c in ast.walk(statement)):
+    keys = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    body = [child for statement in loop.body for child in ast.walk(statement)]
+
+    def is_looked_up(node: ast.AST) -> bool:
+        """``optimizers[key]``: another one for each round's key."""
+        return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id in keys
+
+    names = keys | {
+        target.id
+        for child in body
+        if isinstance(child, ast.Assign) and is_looked_up(child.value)
+        for target in child.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def is_one(node: ast.AST) -> bool:
+        return (isinstance(node, ast.Name) and node.id in names) or is_looked_up(node)
+
+    for child in body:
         if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
             method, on = child.func.attr, child.func.value
-            if method in ("zero_grad", "step", "unscale_") and isinstance(on, ast.Name) and on.id in names:
+            if method in ("zero_grad", "step", "unscale_") and is_one(on):
                 return True
-            if method in ("unscale_", "step") and child.args:
-                first = child.args[0]
-                if isinstance(first, ast.Name) and first.id in names:
-                    return True
+            if method in ("unscale_", "step") and child.args and is_one(child.args[0]):
+                return True
     return False
 
 
