@@ -1275,7 +1275,12 @@ class Calls(Expressions):
         self.at(node)
         if api.is_scaler(name):
             return self.new_scaler(name, arguments, node)
-        if api.is_optimizer(name):
+        of_an_optimizer = any(
+            isinstance(option, Obj) and option.kind is Kind.OPTIMIZER
+            for option in (first.options if isinstance(first, Choice) else (first,))
+        )
+        # `from optim import Eden`: what a module of that name makes of an optimizer may be a schedule.
+        if api.is_optimizer(name) and not (of_an_optimizer and name.rpartition(".")[0] == "optim"):
             return self.new_optimizer(arguments, node)
         row = api.clip_call(name)
         if row is not None:
