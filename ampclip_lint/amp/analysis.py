@@ -220,14 +220,14 @@ class FunctionAnalysis:
         # A clearing that belongs to another backward, in an arm of its own, is no clearing for this one.
         others = [n.index for n in graph.nodes if isinstance(n.op, (Backward, *steps)) and n.index != mark.at]
         counters = {n.op.target for n in graph.nodes if isinstance(n.op, Shift)}
-        tested: dict[Subject, set[int]] = {}
+        asked_at: dict[Subject, set[int]] = {}
         for index, out in enumerate(graph.edges):
             for edge in out:
                 for guard in edge.guards:
-                    tested.setdefault(guard.atom.subject, set()).add(index)
+                    asked_at.setdefault(guard.atom.subject, set()).add(index)
         for here, after in zip(path[start:again], path[start + 1 :]):
             for edge in graph.edges[here.node]:
-                lone = any(len(tested[g.atom.subject]) == 1 and g.atom.subject not in counters for g in edge.guards)
+                lone = any(len(asked_at[g.atom.subject]) == 1 and g.atom.subject not in counters for g in edge.guards)
                 if edge.target != after.node and lone:
                     for clear in clears:
                         cleared = edge.target == clear or graph.leads_to(edge.target, clear, without=(mark.at,))

@@ -1262,7 +1262,7 @@ class Calls(Expressions):
         self.at()
         if value == NONE:
             self.clear(target, base)
-        elif isinstance(value, (Tensor, Grads)) and not isinstance(value, Grads):
+        elif isinstance(value, Tensor):
             if value.of_gradients:
                 self.copy_gradient(Grads(Params(base.owners)), value, self.statement)
 

@@ -992,8 +992,6 @@ class Lowering(Calls):
                 if info.name != "__init__":
                     self._prepare_instance(info, instance)
                     self.emit(Draft("reenter"))
-        if info.outer is not None:
-            self._lexical_parents(info)
         lexical = self.frame.parent if self.frame.parent is not None else -1
 
         def once() -> None:
@@ -1062,9 +1060,6 @@ class Lowering(Calls):
             return None
         options = value.options if isinstance(value, Choice) else (value,)
         return next((option for option in options if isinstance(option, Obj) and option.cls is None), None)
-
-    def _lexical_parents(self, info: FunctionInfo) -> None:
-        """A nested function read as a root sees its enclosing functions' names as unknown."""
 
     def after_body(self, frame: Frame) -> None:
         """Nested functions that take part and that nothing has called are called from outside, again and again."""
