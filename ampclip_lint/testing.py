@@ -523,6 +523,7 @@ class _Record:
     updates: dict[int, int] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)  # optimizer, in order of creation: backwards that reached it
     hidden: bool = False
+    reapplied: bool = False  # a step took gradients that an earlier one had applied and no backward has added to
 
     @property
     def scaled(self) -> bool:
@@ -628,6 +629,7 @@ def _watch_buffers(stack: contextlib.ExitStack, record: _Record) -> None:
     owners: list[Any] = []
     left: dict[Any, Any] = {}
     tainted: set[Any] = set()
+    applied: set[Any] = set()
     poison = record.setting.poison
 
     def is_clear(p: Any) -> bool:
@@ -655,11 +657,14 @@ def _watch_buffers(stack: contextlib.ExitStack, record: _Record) -> None:
 
     def on_accumulated(p: Any) -> None:
         left[p] = p.grad.detach().clone()
+        applied.discard(p)
 
     def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        for p in (p for group in optimizer.param_groups for p in group["params"]):
-            if p.grad is None:
-                continue
+        held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        taken = [p for p in held if not is_clear(p)]
+        record.reapplied |= bool(taken) and applied.issuperset(taken)
+        applied.update(taken)
+        for p in held:
             if not is_clear(p):
                 look(p, midway=False)
             if p in tainted and not float(getattr(optimizer, "found_inf", None) or 0):

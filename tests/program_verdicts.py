@@ -167,7 +167,7 @@ def torch_verdict(
     parameters = program.parameters
     wide = [kept for choice in choices(parameters, everything) if (kept := among(choice)) is not None]
     if "use_amp" not in parameters and not re.search(r"scaler is (not )?None", program.source):
-        wide = [choice for choice in wide if choice["use_amp"]]
+        wide = [choice for choice in wide if choice["use_amp"] or choice.get("switches")]
     loose = program.source
     for literal, other in LOOSE.items():
         loose = re.sub(rf"\b{re.escape(literal)}\b", other, loose)
@@ -211,13 +211,10 @@ def shown_otherwise(program: Generated, kinds: frozenset[FaultKind]) -> bool:
     for choice in choices(parameters):
         fill = filled(choice, parameters, program.source)
         record = testing._run(function, testing._Setting("cpu", 8), fill)
-        last: dict[int, list[Any]] = {}
-        for optimizer, gradients in record.steps:
-            if all(g is None or not g.count_nonzero() for g in gradients):
-                left.discard(FaultKind.STEP_WITHOUT_GRADIENTS)
-            elif optimizer in last and not testing._difference(last[optimizer], gradients):
-                left.discard(FaultKind.DOUBLE_STEP)
-            last[optimizer] = gradients
+        if any(all(g is None or not g.count_nonzero() for g in gradients) for _, gradients in record.steps):
+            left.discard(FaultKind.STEP_WITHOUT_GRADIENTS)
+        if record.reapplied:
+            left.discard(FaultKind.DOUBLE_STEP)
         if FaultKind.OVERFLOW_HIDDEN in left and testing.judge_overflow(function, fill=fill).hidden:
             left.discard(FaultKind.OVERFLOW_HIDDEN)
         if not left:
@@ -289,9 +286,16 @@ def _skipped_clearing(found: Comparison) -> bool:
 
 
 def _dead(found: Comparison) -> bool:
-    """Whether no scaled gradient is applied, or the flagged clips change nothing at all."""
-    clips = {FaultKind.CLIP_SCALED, FaultKind.CLIP_PARTIAL, FaultKind.CLIP_THRESHOLD_UNIT, FaultKind.EDIT_SCALED}
-    left = {(row, kind) for row, kind in found.engine.faults if kind in clips}
+    """Whether no scaled gradient is applied, or what the flagged calls do to gradients changes no applied one."""
+    idle = {
+        FaultKind.CLIP_SCALED,
+        FaultKind.CLIP_PARTIAL,
+        FaultKind.CLIP_THRESHOLD_UNIT,
+        FaultKind.EDIT_SCALED,
+        FaultKind.UNSCALE_MID_ACCUMULATION,
+        FaultKind.BACKWARD_PLAIN,
+    }
+    left = {(row, kind) for row, kind in found.engine.faults if kind in idle}
     if found.problem != "false alarm":
         return False
     if found.torch.only_plain_steps:
@@ -305,12 +309,18 @@ def _dead(found: Comparison) -> bool:
                 rows = {row for row, _ in left}
                 inner[:] = [_emptied(s) if getattr(s, "lineno", 0) in rows else s for s in inner]
     without = Generated(ast.unparse(ast.fix_missing_locations(tree)))
-    rest = found.engine.kinds - clips
+    rest = found.engine.kinds - idle
     return _same_effect(found.program, without) and (not rest or shown_otherwise(found.program, rest))
 
 
 def _emptied(statement: ast.stmt) -> ast.stmt:
-    """A clip that does nothing."""
+    """A clip or backward that does nothing; an unscale_ that ruins the gradients: nobody may notice either."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "unscale_":
+        spoiled = "[p.grad.fill_(7.0) for group in [].param_groups for p in group['params'] if p.grad is not None]"
+        (spoil,) = ast.parse(spoiled).body
+        spoil.value.generators[0].iter.value = call.args[0]  # type: ignore[attr-defined]
+        return spoil
     if isinstance(statement, ast.Expr):
         return ast.Pass()
     if isinstance(statement, ast.Assign):
@@ -340,9 +350,11 @@ def _another_entry(found: Comparison) -> bool:
 
 def _switched_off(found: Comparison) -> bool:
     """Whether it fails only where a flag keeps the scaler from scaling and the scaler itself is not disabled."""
-    if found.problem != "missed" or found.torch.word != "raises" or found.torch.choice.get("use_amp") is not False:
+    constant = "use_amp=False" in found.program.source
+    if found.problem != "missed" or not (constant or found.torch.choice.get("use_amp") is False):
         return False
-    return torch_verdict(found.program, among=lambda choice: choice | {"switches": True}).word == "right"
+    switches = {"switches": True, "use_amp": False} if constant else {"switches": True}
+    return torch_verdict(found.program, among=lambda choice: choice | switches).word == "right"
 
 
 def _window_of_one(found: Comparison) -> bool:

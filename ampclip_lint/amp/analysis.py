@@ -186,10 +186,14 @@ class FunctionAnalysis:
         if not marked:
             return
         update = any(mark.kind is FaultKind.UPDATE_WITHOUT_CHECK for mark, _ in marks)
+        assert self.linked is not None and self.domain is not None
+        scaler = getattr(self.linked.graph.nodes[index].op, "scaler", None)
+        disabled = self.domain.disabled
 
         def says_nothing(visit: Visit[State]) -> bool:
             unknown = update and any(known.unknown for known in visit.world.state.scalers.values())
-            return bool(visit.world.doubt) or visit.world.state.explained or unknown
+            inert = scaler is not None and scaler in disabled(visit.world.facts)
+            return bool(visit.world.doubt) or visit.world.state.explained or unknown or inert
 
         if all(id(visit) in marked or says_nothing(visit) for visit in visits):
             return

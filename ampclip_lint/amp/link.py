@@ -261,7 +261,13 @@ class _Linker:
         free = [key for key in dict.fromkeys([*modules, *sorted(called, key=repr)]) if key not in taken]
         pairs.update(self._by_stem(vague, free))
         rest = [optimizer for optimizer in vague if optimizer not in pairs]
-        pairs.update(self._by_neighbour(rest, [key for key in modules if key not in {*taken, *pairs.values()}]))
+        free = [key for key in modules if key not in {*taken, *pairs.values()}]
+        pairs.update(self._by_neighbour(rest, free))
+        rest = [optimizer for optimizer in rest if optimizer not in pairs]
+        free = [key for key in free if key not in pairs.values()]
+        if len(rest) == len(free) == 1 and pairs:
+            # All others have found theirs.
+            pairs[rest[0]] = free[0]
         for optimizer, key in pairs.items():
             owned[optimizer] = frozenset((key,))
         return owned
@@ -283,7 +289,7 @@ class _Linker:
     def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
         """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
         # In `state.d_optimizer` and `state.g_optimizer` the words of both tell neither from the other.
-        stems = {optimizer: _stems(optimizer.text) for optimizer in self.optimizers}
+        stems = {optimizer: _stems(self._name(optimizer)) for optimizer in self.optimizers}
         common = frozenset.intersection(*stems.values())
         fitting = {
             optimizer: [key for key in modules if _alike(stems[optimizer] - common, _stems(self._text(key)) - common)]
@@ -291,6 +297,12 @@ class _Linker:
         }
         pairs = {optimizer: keys[0] for optimizer, keys in fitting.items() if len(keys) == 1}
         return {o: key for o, key in pairs.items() if list(pairs.values()).count(key) == 1}
+
+    def _name(self, optimizer: Ref) -> str:
+        """The name that the program gave an optimizer, rather than a loop's name for whichever it is at."""
+        key = self.low.keys[optimizer]
+        given = isinstance(key, tuple) and key[0] in ("param", "global", "attr") and isinstance(key[-1], str)
+        return key[-1] if given else optimizer.text  # type: ignore[index, return-value]
 
     def _text(self, key: Key) -> str:
         ref = self.low.refs.get(key)
@@ -424,7 +436,7 @@ class _Linker:
             case "clip":
                 return self._clip(args)
             case "multiply":
-                return Multiply(self.targets(args[0]), self.settle(args[1]), self.asks, True)
+                return self._multiply(args[0], self.settle(args[1]))
             case "edit":
                 added = self.settle(args[1]) if len(args) > 1 and args[1] is not None else None
                 return Edit(self.targets(args[0]), added, self.asks)
@@ -460,6 +472,14 @@ class _Linker:
             case "touch":
                 return Escape((), (self.inner.get(args[0], args[0]),), False) if self._is_optimizer(args[0]) else None
         return None
+
+    def _multiply(self, target: Ref, factor: UnitExpr) -> Any:
+        optimizers = self.targets(target)
+        vague = tuple(optimizer for optimizer in self.optimizers if self.owned.get(optimizer) is None)
+        if not optimizers and vague:
+            # Whose gradients these are is not known: any of theirs may have been multiplied.
+            return Escape((), vague, False)
+        return Multiply(optimizers, factor, self.asks, True)
 
     def _backward(self, args: tuple[Any, ...]) -> Any:
         expr, reach = self.settle(args[0]), args[1]
