@@ -292,6 +292,8 @@ def _dead(found: Comparison) -> bool:
         FaultKind.CLIP_PARTIAL,
         FaultKind.CLIP_THRESHOLD_UNIT,
         FaultKind.EDIT_SCALED,
+        FaultKind.OVERFLOW_HIDDEN,
+        FaultKind.DOUBLE_UNSCALE,
         FaultKind.UNSCALE_MID_ACCUMULATION,
         FaultKind.BACKWARD_PLAIN,
     }
@@ -375,6 +377,12 @@ def _no_training(found: Comparison) -> bool:
     return found.problem == "missed" and not re.search(r"\.backward\(|\.step\(", found.program.source)
 
 
+def _only_updated(found: Comparison) -> bool:
+    """Whether nothing that is done to the argument `scaler` says that it is one."""
+    used = re.search(r"scaler\.(scale|unscale_|step|get_scale|is_enabled)\b", found.program.source)
+    return found.problem == "missed" and "scaler" in found.program.parameters and not used
+
+
 def _never_cleared(found: Comparison) -> bool:
     """Whether an optimizer steps that the program never clears."""
     if found.problem != "missed" or found.torch.word != "wrong":
@@ -410,6 +418,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward and without a step is not analysed": _no_training,
+    "an argument that is only updated is not known to be a scaler": _only_updated,
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,

@@ -70,7 +70,7 @@ class GradScalerDomain:
 
     def __init__(self, linked: Linked) -> None:
         self.linked = linked
-        self.protocol = Protocol(linked.clears)
+        self.protocol = Protocol(linked.clears, linked.checks)
         self.live = live_variables(linked.graph)
 
     def transfer(self, node: Node, state: State, facts: Facts) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
@@ -416,7 +416,8 @@ def _all(program: ProgramIndex) -> Iterator[FunctionInfo]:
 def _direct(info: FunctionInfo) -> bool:
     """Whether a function takes part in loss scaling by its own words."""
     words = info.words
-    return bool(words & SEEDS) or {"scale", "backward"} <= words or {"scaler", "step"} <= words
+    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
+    return bool(words & SEEDS) or any(pair <= words for pair in pairs)
 
 
 def roots(program: ProgramIndex) -> list[FunctionInfo]:

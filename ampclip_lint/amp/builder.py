@@ -21,6 +21,7 @@ from ampclip_lint.amp.values import (
     Const,
     Formula,
     Grads,
+    HasGrads,
     Items,
     Key,
     Kind,
@@ -256,7 +257,9 @@ class Builder:
                 return bool(items)
             case Tensor(base=Sym() as base):
                 return self.formula(base)
-            case None | Tensor() | Mod() | Grads() | Items() | Params():
+            case HasGrads() if not value.whole:
+                return not value.negated  # Parameters without a gradient don't matter to what is done to the others.
+            case None | Tensor() | Mod() | Grads() | Items() | Params() | HasGrads():
                 return ("either",)
             case _:
                 return True

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, all_of, any_of, unit_of
-from ampclip_lint.amp.expressions import Expressions, _code
+from ampclip_lint.amp.expressions import BOUND_METHODS, Expressions, _code
 from ampclip_lint.amp.units import (
     PLAIN,
     Bounded,
@@ -35,6 +35,7 @@ from ampclip_lint.amp.values import (
     Fn,
     Grads,
     Groups,
+    HasGrads,
     Items,
     Key,
     Kind,
@@ -271,14 +272,12 @@ class Calls(Expressions):
         return self.each_option(function, node, lambda option: self._method_value(base, name, option, arguments, node))
 
     def _method_value(self, base: Value, name: str, function: Value, arguments: Arguments, node: cst.Call) -> Value:
-        if isinstance(function, (Fn, Cls, Ext, Partial, LambdaFn)):
+        if isinstance(function, (Fn, Cls, Ext, Partial, LambdaFn, Method)):
             return self.apply(function, arguments, node)
         if isinstance(function, Obj) or (
             isinstance(function, Sym) and function != Sym(("attr", self.key_of(base), name))
         ):
             return self.apply(function, arguments, node)
-        if isinstance(base, Super):
-            base = base.of
         return self.known_method(base, name, arguments, node)
 
     def apply(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
@@ -295,8 +294,12 @@ class Calls(Expressions):
                     [*args, *arguments.positional], {**dict(kwargs), **arguments.keyword}, arguments.open
                 )
                 return self.each_option(inner, node, lambda option: self.apply(option, merged, node))
-            case Method(of, name) if isinstance(node.func, cst.Attribute):
+            case Method(of, name):
                 return self.known_method(of, name, arguments, node)
+            case Sym(key=("attr", owner, str(name)), offset=0) if name in BOUND_METHODS:
+                # A bound method under a name of its own: ``scale = scaler.scale``.
+                text = function.text.rpartition(".")[0]
+                return self.known_method(Sym(owner, text=text), name, arguments, node)
             case LambdaFn():
                 return self.follow_lambda(function, arguments, node)
             case Obj(cls=cls) if cls is not None:
@@ -783,11 +786,21 @@ class Calls(Expressions):
         owners = self.owners(value)
         return self.ref(("targets", owners), "gradients")
 
+    def branch_on(self, value: Value) -> tuple[Flow, Flow]:
+        """Two flows; where the test asks for gradients, both know its answer."""
+        arms = super().branch_on(value)
+        if isinstance(value, HasGrads) and value.whole:
+            target = self.targets(value.params)
+            for arm, holds in zip(arms, (not value.negated, value.negated)):
+                self.flow = arm
+                if arm.cur:
+                    self.emit(Draft("gradients_exist", (target, holds)))
+        return arms
+
     # -- methods that the protocol knows ----------------------------------------------------------------------------
 
     def known_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
-        assert isinstance(node.func, cst.Attribute)
-        text = _code(node.func.value)
+        text = _code(node.func.value) if isinstance(node.func, cst.Attribute) else getattr(base, "text", "")
         if isinstance(base, Tensor) and base.of_gradients and name in ("isnan", "isinf", "isfinite"):
             return self.finite_test(node)
         match base:
@@ -1321,8 +1334,10 @@ class Calls(Expressions):
             for item in first.items if isinstance(first, Seq) else (first,):
                 self.emit(Draft("backward", (unit_of(item), self.reach_of([item]), None)))
             return NONE
-        if name == "torch.autograd.grad" and first is not None:
-            return Tensor(unit_of(first), frozenset(), True, False)
+        if name == "torch.autograd.grad" and (outputs := arguments.get(0, "outputs")) is not None:
+            return self.each_option(
+                outputs, node, lambda option: Tensor(self._unit([option]), frozenset(), True), numbers=True
+            )
         if name in ("float", "int") and isinstance(first, Tensor):
             return self.number(first)
         if name in (
@@ -1344,6 +1359,10 @@ class Calls(Expressions):
                 if isinstance(first, (Sym, Cond, Const))
                 else self.fresh(self.label(node), self.text(node))
             )
+        if name in ("any", "all") and isinstance(first, HasGrads):
+            # Some parameter has a gradient, or none has; that all have one is never the question that matters.
+            told = first.negated == (name == "all")
+            return replace(first, whole=True) if told else self.fresh(self.label(node), self.text(node))
         if name in ("any", "all") and isinstance(first, Seq):
             formulas = [self.formula(self.as_test(item)) for item in first.items]
             return Cond(any_of(formulas) if name == "any" else all_of(formulas))

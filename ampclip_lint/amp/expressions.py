@@ -30,7 +30,9 @@ from ampclip_lint.amp.values import (
     Formula,
     Grads,
     Groups,
+    HasGrads,
     Key,
+    Kind,
     LambdaFn,
     Map,
     Method,
@@ -70,6 +72,10 @@ _ATOMIC = frozenset(
         "map",
     }
 )
+
+
+#: Methods of scalers and optimizers that programs keep under a name, or pass on, as they are.
+BOUND_METHODS = frozenset({"scale", "unscale_", "step", "update", "zero_grad"})
 
 
 class Expressions(Builder):
@@ -291,6 +297,8 @@ class Expressions(Builder):
             return found
         if name in _SAME:
             return base
+        if isinstance(base, Obj) and base.kind is not Kind.INSTANCE and base.cls is None and name in BOUND_METHODS:
+            return Method(base, name)
         if name == "grad" and isinstance(base, Sym) and isinstance(key, tuple) and key[-1] in ("weight", "bias"):
             return Grads(Params(frozenset((key,)), True))
         if name == "_scale":
@@ -608,6 +616,10 @@ class Expressions(Builder):
 
     def _comparison(self, node: cst.Comparison) -> Value:
         left = self.evaluate(node.left)
+        if isinstance(left, Grads) and len(node.comparisons) == 1:
+            (only,) = node.comparisons
+            if isinstance(only.operator, (cst.Is, cst.IsNot)) and self.evaluate(only.comparator) == NONE:
+                return HasGrads(left.params, negated=isinstance(only.operator, cst.Is))
         formulas: list[Formula] = []
         for target in node.comparisons:
             right = self.evaluate(target.comparator)

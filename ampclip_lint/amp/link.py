@@ -22,6 +22,7 @@ from ampclip_lint.amp.ops import (
     CompareReturnedNorm,
     Edit,
     Escape,
+    GradientsExist,
     Hook,
     Multiply,
     NewOptimizer,
@@ -80,6 +81,7 @@ class Linked:
     inert: frozenset[Ref]
     constructed: frozenset[Ref]
     clears: frozenset[Ref]
+    checks: frozenset[Ref]
     outside: frozenset[Ref] = field(default_factory=frozenset)
     optional: dict[Ref, Atom] = field(default_factory=dict)
     finite: tuple[Subject, ...] = ()
@@ -302,7 +304,7 @@ class _Linker:
         """The name that the program gave an optimizer, rather than a loop's name for whichever it is at."""
         key = self.low.keys[optimizer]
         given = isinstance(key, tuple) and key[0] in ("param", "global", "attr") and isinstance(key[-1], str)
-        return key[-1] if given else optimizer.text  # type: ignore[index, return-value]
+        return key[-1] if given else optimizer.text  # type: ignore[index]
 
     def _text(self, key: Key) -> str:
         ref = self.low.refs.get(key)
@@ -456,6 +458,8 @@ class _Linker:
                 return Hook(self.targets(args[0]))
             case "raise_nonfinite":
                 return RaiseOnNonfinite(self.asks)
+            case "gradients_exist":
+                return GradientsExist(self.targets(args[0]), args[1])
             case "misread":
                 return CompareReturnedNorm(self.asks)
             case "store":
@@ -569,6 +573,7 @@ class _Linker:
             frozenset(ref for ref in low.inert_scalers if ref not in updated),
             frozenset(low.constructed_scalers),
             frozenset(clears),
+            frozenset(node.op.scaler for node in result.nodes if isinstance(node.op, (Unscale, ScalerStep))),
             frozenset(set(self.optimizers) - made),
             self.optional,
             self.finite,
@@ -671,7 +676,13 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
                     return op.atom.subject in asked
                 case Store(variable):
                     return variable in used
-                case ZeroGrad(optimizers) | Edit(optimizers) | Multiply(optimizers) | Hook(optimizers):
+                case (
+                    ZeroGrad(optimizers)
+                    | Edit(optimizers)
+                    | Multiply(optimizers)
+                    | Hook(optimizers)
+                    | GradientsExist(optimizers)
+                ):
                     return bool(optimizers)
             return op is not None
 

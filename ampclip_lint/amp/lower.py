@@ -22,6 +22,7 @@ from ampclip_lint.amp.values import (
     Fn,
     Grads,
     Groups,
+    HasGrads,
     Items,
     Key,
     Kind,
@@ -927,7 +928,7 @@ class Lowering(Calls):
         result = self.evaluate(node.elt)
         if isinstance(result, Params):
             return Params(result.owners)
-        if isinstance(result, (Grads, Tensor)):
+        if isinstance(result, (Grads, HasGrads, Tensor)):
             return result
         return self.fresh(("list", self.label(node)))
 

@@ -19,6 +19,7 @@ from ampclip_lint.amp.ops import (
     CompareReturnedNorm,
     Edit,
     Escape,
+    GradientsExist,
     Hook,
     Multiply,
     NewOptimizer,
@@ -311,7 +312,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             for scaler in state.scalers:
                 state = state.with_scaler(scaler, ScalerState(scaled=True, unknown=True))
             return Outcome(replace(state, pairs=Table()))
-        case Read() | RaiseOnNonfinite() | CompareReturnedNorm():
+        case Read() | RaiseOnNonfinite() | CompareReturnedNorm() | GradientsExist():
             return Outcome(state)
         case Escape(scalers, optimizers, stages):
             return Outcome(_escape(scalers, optimizers, stages, state))

@@ -174,6 +174,14 @@ class Hook:
 
 
 @dataclass(frozen=True)
+class GradientsExist:
+    """A test has shown that there are gradients of these optimizers, or that none of them has any."""
+
+    optimizers: tuple[Ref, ...]
+    holds: bool
+
+
+@dataclass(frozen=True)
 class RaiseOnNonfinite:
     """An exception is raised where gradients, or their norm, are not finite."""
 
@@ -217,6 +225,7 @@ Op = Union[
     Escape,
     Hook,
     Reenter,
+    GradientsExist,
     RaiseOnNonfinite,
     CompareReturnedNorm,
 ]

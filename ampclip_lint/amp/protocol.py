@@ -31,6 +31,7 @@ from ampclip_lint.amp.ops import (
     ClipKind,
     CompareReturnedNorm,
     Edit,
+    GradientsExist,
     Multiply,
     Op,
     OptimizerStep,
@@ -67,10 +68,14 @@ class Step:
 
 
 class Protocol:
-    """The protocol of one function: which optimizers its program clears decides what a missing zero_grad is."""
+    """
+    The protocol of one function: which optimizers its program clears decides what a missing zero_grad is, and which
+    scalers it ever checks (by unscale_ or step) decides where a missing check shows.
+    """
 
-    def __init__(self, clears: Iterable[Ref] = ()) -> None:
+    def __init__(self, clears: Iterable[Ref] = (), checks: Iterable[Ref] | None = None) -> None:
         self.clears = frozenset(clears)
+        self.checks = None if checks is None else frozenset(checks)
 
     def advance(self, op: Op, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         if isinstance(op, (Unscale, ScalerStep, OptimizerStep)):
@@ -95,6 +100,8 @@ class Protocol:
                 return self._read(op, node, state, disabled)
             case RaiseOnNonfinite() | CompareReturnedNorm():
                 return self._check(op, node, state)
+            case GradientsExist(optimizers, holds):
+                return Step(_where_gradients_exist(state, optimizers, holds))
             case ScalerStep(scaler, optimizer) if scaler not in disabled:
                 return self._scaler_step(op, node, _promote(state, (op.buffer,)), disabled)
             case OptimizerStep(optimizer):
@@ -145,7 +152,7 @@ class Protocol:
             # Gradients that a step has applied wait to be cleared. Whether that is forgotten shows at the next step.
             return Buffer(carried_at=node), []
         if held.unknown and not held.units:
-            return held, []
+            return replace(held, applied=False), []  # What is new was not part of any step yet.
         scaled = [unit for unit in units if carries_now(unit)]
         if scaled and held.hooked_at is not None:
             mark = _mark(FaultKind.OVERFLOW_HIDDEN, held.hooked_at, optimizer, scaled[0])
@@ -454,7 +461,8 @@ class Protocol:
         if not (op.new_scale or known.checked or known.unknown):
             holds = any(unit.power(op.scaler) and carries_now(unit) for b in state.buffers.values() for unit in b.units)
             vague = any(b.unknown or b.maybe for b in state.buffers.values())
-            if not (holds or vague or state.explained):
+            never = self.checks is not None and op.scaler not in self.checks
+            if never or not (holds or vague or state.explained):
                 return Step(None, (Mark(FaultKind.UPDATE_WITHOUT_CHECK, node, (), op.scaler),))
             # Held scaled gradients explain it: the finding comes where they are used next, or cleared.
             state = new_epoch(op.scaler, state, node)
@@ -473,6 +481,19 @@ class Protocol:
         if marks:
             return Step(None, marks[:1])  # torch has raised at the update.
         return Step(run(op, state, disabled, node).state)
+
+
+def _where_gradients_exist(state: State, optimizers: Iterable[Ref], holds: bool) -> State | None:
+    """The state behind a test for gradients; None where it cannot have that answer."""
+    held = {optimizer: state.buffer(optimizer) for optimizer in optimizers}
+    if holds:
+        possible = any(buffer.units or buffer.maybe or buffer.unknown for buffer in held.values())
+        return state if possible or not held else None
+    if any(buffer.units for buffer in held.values()):
+        return None
+    for optimizer, buffer in held.items():
+        state = state.with_buffer(optimizer, replace(buffer, maybe=NO_UNITS, unknown=False))
+    return state
 
 
 def _scaled(optimizers: Iterable[Ref], state: State) -> tuple[Ref, ...]:

@@ -189,6 +189,15 @@ class Grads:
 
 
 @dataclass(frozen=True)
+class HasGrads:
+    """Whether these parameters have gradients: ``p.grad is not None``; of all of them where `whole`, else of one."""
+
+    params: Params
+    whole: bool = False
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A number or tensor with a unit. `reach`: the modules whose parameters flow into it (None: not known).
 
@@ -227,6 +236,7 @@ Value = Union[
     Params,
     Groups,
     Grads,
+    HasGrads,
     Tensor,
 ]
 NONE = Const(None)
