@@ -276,5 +276,10 @@ def says_clip(name: str) -> bool:
     return "clip" in name.lower()
 
 
+def knows(name: str) -> bool:
+    """Whether a qualified name is a scaler, an optimizer, a clip or an autocast of the table."""
+    return is_scaler(name) or is_optimizer(name) or clip_call(name) is not None or is_autocast(name)
+
+
 def is_autocast(name: str) -> bool:
     return name.endswith("autocast")

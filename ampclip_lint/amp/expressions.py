@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import (
     Builder,
     Flow,
@@ -46,7 +47,7 @@ from ampclip_lint.amp.values import (
     Value,
 )
 from ampclip_lint.flow.facts import Above, Atom, Below, Equals, Forget, IsNone, Residue, Subject, Truthy
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, Meaning, ModuleIndex, ProgramIndex, Variable
 
 _BUILTINS = frozenset(dir(__import__("builtins")))
 #: Attributes that only show another side of the same tensor or module.
@@ -220,25 +221,32 @@ class Expressions(Builder):
         found = self.flow.env.get(key)
         if found is not None:
             return found
-        if name in module.functions:
-            return Fn(module.functions[name], -1)
-        if name in module.classes:
-            return Cls(module.classes[name])
-        if name in module.assigned and self.frame.info is not module.body:
-            return self._global_variable(name, module, key)
-        if name in module.imports:
-            return self.imported(module.imports[name])
+        meaning = self.program.meaning(name, module)
+        if isinstance(meaning, Variable) and meaning.module is module and self.frame.info is module.body:
+            meaning = None  # The body itself has not come to where it is assigned.
+        if meaning is not None:
+            return self._meant(meaning)
         if name in _BUILTINS:
             return Ext(name)
+        for source in module.stars:
+            if api.knows(f"{source}.{name}"):
+                return Ext(f"{source}.{name}")
         return Sym(("global", module.name, name), text=name)
 
     def imported(self, name: str) -> Value:
-        definition = self.program.definition(name)
-        if isinstance(definition, FunctionInfo):
-            return Fn(definition, -1)
-        if isinstance(definition, ClassInfo):
-            return Cls(definition)
-        return Ext(name)
+        """What a dotted name stands for in the module at hand."""
+        return self._meant(self.program.resolve(name, self.frame.info.module))
+
+    def _meant(self, meaning: Meaning) -> Value:
+        match meaning:
+            case FunctionInfo():
+                return Fn(meaning, -1)
+            case ClassInfo():
+                return Cls(meaning)
+            case Variable(module, name):
+                key: Key = ("v", module.name, name)
+                return self.flow.env.get(key) or self._global_variable(name, module, key)
+        return Ext(meaning)
 
     def _global_variable(self, name: str, module: ModuleIndex, key: Key) -> Value:
         """A variable of the module, read in a function: its one assignment tells what it is."""

@@ -13,6 +13,9 @@ from pathlib import PurePath
 
 from ampclip_lint.syntax.source import SourceFile
 
+#: Re-exports of re-exports are followed this far.
+MAX_REEXPORTS = 8
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -133,6 +136,18 @@ class ClassInfo:
         return f"<class {self.module.name}:{self.qualname}>"
 
 
+@dataclass(frozen=True)
+class Variable:
+    """A name that a module gives to a value."""
+
+    module: ModuleIndex
+    name: str
+
+
+Definition = FunctionInfo | ClassInfo
+Meaning = FunctionInfo | ClassInfo | Variable | str
+
+
 class ModuleIndex:
     """One parsed file: what it defines and imports."""
 
@@ -144,6 +159,7 @@ class ModuleIndex:
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.imports: dict[str, str] = {}
+        self.stars: list[str] = []
         self.assigned: dict[str, list[ast.stmt]] = {}
         self.everything: list[FunctionInfo] = []
         self.body = FunctionInfo(self, "<module>", "<module>", tree)
@@ -152,6 +168,11 @@ class ModuleIndex:
             for target in targets_of(node):
                 if isinstance(target, ast.Name):
                     self.assigned.setdefault(target.id, []).append(node)  # type: ignore[arg-type]
+
+    def is_rebound(self, name: str) -> bool:
+        """Whether a name that is imported also gets a value, other than a stand-in for where the import fails."""
+        places = self.assigned.get(name, ())
+        return any(not isinstance(getattr(place, "value", None), ast.Constant) for place in places)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -189,6 +210,9 @@ class ModuleIndex:
             elif isinstance(node, ast.ImportFrom):
                 base = self._absolute(node)
                 for alias in node.names:
+                    if alias.name == "*":
+                        self.stars.append(base)
+                        continue
                     self.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
 
     def _absolute(self, node: ast.ImportFrom) -> str:
@@ -217,26 +241,54 @@ class ProgramIndex:
         for module in self.modules:
             yield from module.classes.values()
 
-    def module(self, name: str) -> ModuleIndex | None:
-        """The module whose dotted name ends like this; none where several do."""
+    def module(self, name: str, importer: ModuleIndex | None = None) -> ModuleIndex | None:
+        """
+        The module whose dotted name ends like this. Of several the one that `importer` would find first, looking from
+        its own folder upwards; none where that does not tell.
+        """
         found = self._by_tail.get(name, [])
-        return found[0] if len(found) == 1 else None
+        if len(found) < 2 or importer is None:
+            return found[0] if len(found) == 1 else None
+        length = name.count(".") + 1
+        above = {module: module.parts[: len(module.parts) - length] for module in found}
+        near = [module for module in found if importer.parts[: len(above[module])] == above[module]]
+        near.sort(key=lambda module: len(above[module]), reverse=True)
+        return near[0] if near and near[0] is not importer else near[1] if len(near) > 1 else None
 
-    def definition(self, name: str, depth: int = 0) -> FunctionInfo | ClassInfo | None:
-        """The function or class that a dotted name means, re-exports followed."""
+    def resolve(self, name: str, importer: ModuleIndex | None = None, depth: int = 0) -> Meaning:
+        """
+        What a dotted name means in a module, re-exports followed: a function, a class or a variable of the program, or
+        else the qualified name of something outside it.
+        """
         head, _, tail = name.rpartition(".")
-        if not head or depth > 6:
-            return None
-        module = self.module(head)
+        if not head or depth > MAX_REEXPORTS:
+            return name
+        module = self.module(head, importer)
         if module is None:
-            return None
-        if tail in module.functions:
-            return module.functions[tail]
-        if tail in module.classes:
-            return module.classes[tail]
-        if tail in module.imports and module.imports[tail] != name:
-            return self.definition(module.imports[tail], depth + 1)
+            around = self.resolve(head, importer, depth + 1)
+            return self.resolve(f"{around}.{tail}", importer, depth + 1) if around not in (head, name) else name
+        return self.meaning(tail, module, depth) or name
+
+    def meaning(self, name: str, module: ModuleIndex, depth: int = 0) -> Meaning | None:
+        """What a bare name means at the top level of a module; None where nothing there binds it."""
+        if name in module.functions:
+            return module.functions[name]
+        if name in module.classes:
+            return module.classes[name]
+        if name in module.imports and not module.is_rebound(name):
+            return self.resolve(module.imports[name], module, depth + 1)
+        if name in module.assigned:
+            return Variable(module, name)
+        for source in module.stars if depth < MAX_REEXPORTS else ():
+            inside = self.module(source, module)
+            if inside is not None and (found := self.meaning(name, inside, depth + 1)) is not None:
+                return found
         return None
+
+    def definition(self, name: str, importer: ModuleIndex | None = None) -> Definition | None:
+        """The function or class of the program that a dotted name means."""
+        found = self.resolve(name, importer)
+        return found if isinstance(found, (FunctionInfo, ClassInfo)) else None
 
     def bases(self, cls: ClassInfo) -> list[ClassInfo | str]:
         """The bases of a class: classes of the program, or the qualified names of others."""
@@ -252,7 +304,8 @@ class ProgramIndex:
             outer = outer.outer
         if name in module.classes:
             return module.classes[name]
-        found = self.definition(qualified(name, module))
+        found = self.resolve(qualified(name, module), module) if "." in qualified(name, module) else None
+        found = found or self.meaning(name, module)
         return found if isinstance(found, ClassInfo) else None
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
