@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -354,8 +354,13 @@ class ProgramAnalysis:
     index: ProgramIndex
 
 
-def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> ProgramAnalysis:
-    """Analyse files as one program; `only`: the qualified name of a function to read as the sole root."""
+def analyse_program(
+    files: Sequence[SourceFile], only: str | None = None, entries: Collection[str] | None = None
+) -> ProgramAnalysis:
+    """
+    Analyse files as one program; `only`: the qualified name of a function to read as the sole root; `entries`: the
+    files whose functions are read for their own sake, by default all.
+    """
     modules: list[ModuleIndex] = []
     problems: list[SyntaxProblem] = []
     for file in files:
@@ -376,17 +381,25 @@ def analyse_program(files: Sequence[SourceFile], only: str | None = None) -> Pro
     program = ProgramIndex(modules)
     functions: list[FunctionAnalysis] = []
     if only is not None:
-        wanted = [info for info in _all(program) if info.qualname.replace(".<locals>", "") == only]
+        wanted = [
+            info
+            for info in _all(program)
+            if info.qualname.replace(".<locals>", "") == only and (entries is None or info.module.file.name in entries)
+        ]
         functions = [analyse_function(info, program) for info in wanted]
         _one_fault_a_site(functions)
         return ProgramAnalysis(functions, problems, program)
     covered: set[FunctionInfo] = set()
     for info in roots(program):
+        if entries is not None and info.module.file.name not in entries:
+            continue
         result = analyse_function(info, program)
         functions.append(result)
         covered |= result.__dict__.get("followed", set())
         covered.add(info)
     for info in _all(program):
+        if entries is not None and info.module.file.name not in entries:
+            continue
         if info not in covered and info.outer is None and _direct(info):
             result = analyse_function(info, program)
             functions.append(result)

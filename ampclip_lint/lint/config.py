@@ -115,6 +115,13 @@ class Configs:
             self._excludes[id(config)] = found
         return found
 
+    def is_excluded(self, path: Path) -> bool:
+        """Whether a walk from the folder of the configuration would not come to the file at `path`."""
+        whole = Path(os.path.abspath(path))
+        excludes = self.excludes(whole.parent)
+        inside = [folder for folder in whole.parents if folder != excludes.base and excludes.base in folder.parents]
+        return excludes.match(str(whole), False) or any(excludes.match(str(folder), True) for folder in inside)
+
     def codes(self, path: Path) -> frozenset[str]:
         """The codes that are reported for the file at `path`."""
         config = self.of_file(path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
 from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
 from ampclip_lint.syntax import prefilter
 from ampclip_lint.syntax.discover import Discovery, Found, discover
+from ampclip_lint.syntax.neighbours import follow
 from ampclip_lint.syntax.source import FileProblem, SourceFile, decode, read_bytes
 
 if TYPE_CHECKING:
@@ -97,6 +99,15 @@ def lint_paths(
             remarks.append((file, data))
 
     places: dict[str, Path] = {}
+    given = {file.name for file in found.files}
+    chosen = _select(raw)
+    # A file that is named alone may owe all that it has to do with scaling to what it imports.
+    alone = any(os.fspath(path) != "-" and not os.path.isdir(path) for path in paths)
+    origins = [(_place(file), data) for file, data in (raw if alone or stdin is not None else chosen)]
+    followed = follow(origins, [_place(file) for file in found.files])
+    problems += followed.problems
+    if followed.files:
+        chosen = _select([*raw, *followed.files])
 
     def read(files: Iterable[tuple[Found, bytes]]) -> Iterator[SourceFile]:
         for file, data in files:
@@ -107,16 +118,18 @@ def lint_paths(
                 places[file.name] = _place(file)
                 yield source
 
-    chosen = [raw[index] for index in prefilter.select([(file.name, data) for file, data in raw])]
     sources = {source.name: source for source in read(chosen)}
     analysed = {file.name for file, _ in chosen}
     judged = frozenset(code for code, rule in rules.items() if rule.scope == "suppression")
     rest = (item for item in remarks if item[0].name not in analysed and judged & configs.codes(_place(item[0])))
     commented = {source.name: source for source in read(rest)}
 
-    codes_of = {name: configs.codes(place) for name, place in places.items()}
+    codes_of = {
+        name: frozenset() if name not in given and configs.is_excluded(place) else configs.codes(place)
+        for name, place in places.items()
+    }
     codes: frozenset[str] = frozenset().union(*codes_of.values())
-    judge = _Judge(rules, codes, {**sources, **commented}, settings.pedantic, guarded=True)
+    judge = _Judge(rules, codes, {**sources, **commented}, settings.pedantic, guarded=True, given=given)
     if sources:
         judge.run(list(sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
@@ -134,6 +147,11 @@ def lint_paths(
             for found in diagnostics
         ),
     )
+
+
+def _select(files: Sequence[tuple[Found, bytes]]) -> list[tuple[Found, bytes]]:
+    """Those of the files that make up the program."""
+    return [files[index] for index in prefilter.select([(file.name, data) for file, data in files])]
 
 
 def find_files(paths: Iterable[str | PathLike[str]], configs: Configs) -> Discovery:
@@ -154,6 +172,7 @@ def _place(file: Found) -> Path:
 class _Judge:
     """Runs the rules over a program and keeps what they say, until `report` filters and sorts it.
 
+    `given`: the files whose functions are read for their own sake; others only for what these call.
     Where it is `guarded`, a crash costs only the file or the rule that it comes from, and is reported.
     """
 
@@ -165,7 +184,9 @@ class _Judge:
         pedantic: bool,
         *,
         guarded: bool = False,
+        given: Collection[str] | None = None,
     ) -> None:
+        self.given = given
         self.known = rules
         self.rules = [rule for code, rule in rules.items() if code in codes]
         self.sources = sources
@@ -186,7 +207,7 @@ class _Judge:
         from ampclip_lint.amp.analysis import analyse_program
 
         try:
-            program = analyse_program(files)
+            program = analyse_program(files, entries=self.given)
         except Exception as error:
             if not self.guarded:
                 raise
@@ -230,7 +251,7 @@ class _Judge:
         for rule in self.rules:
             if rule.scope == "suppression":
                 for name in self.sources:
-                    if rule.code in codes_of(name):
+                    if rule.code in codes_of(name) and (self.given is None or name in self.given):
                         for unused in self._unused(name, codes_of(name)):
                             self._check(rule, unused, f"{name}:{unused.span.start.row}")
         result += self._left(codes_of)

@@ -78,6 +78,20 @@ def select(files: Sequence[tuple[str, bytes]]) -> list[int]:
     return sorted(chosen)
 
 
+def imports_of(data: bytes) -> list[tuple[str, str, str]]:
+    """(module, name, bound as) of each import; the name is empty for a plain import, ``*`` for all names."""
+    found = []
+    for match in _IMPORT.finditer(data):
+        text = _COMMENT.sub(b"", match["names"] if match["plain"] is None else match["plain"])
+        for item in _BOUND.finditer(text):
+            name, bound = item[1].decode("utf-8", "replace"), (item[2] or item[1]).decode("utf-8", "replace")
+            if match["plain"] is None:
+                found.append((match["module"].decode("utf-8", "replace"), name, bound))
+            else:
+                found.append((name, "", bound))
+    return found
+
+
 @dataclass
 class _Module:
     name: str
@@ -93,17 +107,7 @@ class _Module:
 
     @cached_property
     def imports(self) -> list[tuple[str, str, str]]:
-        """(module, name, bound as); the name is empty for a plain import, ``*`` for all names."""
-        found = []
-        for match in _IMPORT.finditer(self.data):
-            text = _COMMENT.sub(b"", match["names"] if match["plain"] is None else match["plain"])
-            for item in _BOUND.finditer(text):
-                name, bound = item[1].decode("utf-8", "replace"), (item[2] or item[1]).decode("utf-8", "replace")
-                if match["plain"] is None:
-                    found.append((match["module"].decode("utf-8", "replace"), name, bound))
-                else:
-                    found.append((name, "", bound))
-        return found
+        return imports_of(self.data)
 
 
 @dataclass
