@@ -252,14 +252,15 @@ def _target(target: str) -> tuple[SourceFile, str | None]:
     """The file and the qualified name that ``FILE[::FUNC]`` means."""
     from ampclip_lint.lint.errors import nearest
     from ampclip_lint.syntax.functions import NotPython, function_names, matching
-    from ampclip_lint.syntax.source import FileProblem, decode, display_name, read_bytes
+    from ampclip_lint.syntax.notebook import read_source
+    from ampclip_lint.syntax.source import FileProblem, display_name, read_bytes
 
     file, separator, function = target.rpartition("::")
     if not separator:
         file, function = target, ""
     name, path = display_name(file), Path(file)
     data = read_bytes(name, path)
-    source = data if isinstance(data, FileProblem) else decode(name, path, data)
+    source = data if isinstance(data, FileProblem) else read_source(name, path, data)
     if isinstance(source, FileProblem):
         _fail(f"{name}: {source.reason}")
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, analyse_program
@@ -35,9 +35,10 @@ def trace_text(files: Sequence[SourceFile], function: str | None) -> str:
 
 def graph_text(files: Sequence[SourceFile], function: str, *, dot: bool = False) -> str:
     """The control-flow graph of a function with the states in it."""
+    sources = {file.name: file for file in files}
 
     def lines(analysis: FunctionAnalysis, linked: Linked) -> Lines:
-        picture = _Picture(analysis, linked)
+        picture = _Picture(analysis, linked, sources)
         return picture.dot() if dot else picture.lines()
 
     return _report(files, function, lines, "// " if dot else "")
@@ -50,15 +51,16 @@ def _report(
     comment: str,
 ) -> str:
     program = analyse_program(files, only=function)
+    sources = {file.name: file for file in files}
     parts: list[str] = []
     for problem in program.syntax_errors:
-        place = f"{problem.span.filename}:{problem.span.start.row}"
+        place = _where(problem.span, sources)
         parts.append(f"{comment}{place}: not valid Python: {problem.message}")
     for analysis in program.functions:
         followed = analysis.linked is not None and analysis.linked.optimizers
         if function is None and not followed and not analysis.gaps:
             continue
-        head = [f"{comment}{line}" for line in _head(analysis)]
+        head = [f"{comment}{line}" for line in _head(analysis, sources)]
         body = [] if analysis.linked is None else list(tell(analysis, analysis.linked))
         parts.append("\n".join([*head, *body]))
     if not parts:
@@ -68,10 +70,14 @@ def _report(
     return "\n\n".join(parts) + "\n"
 
 
-def _head(analysis: FunctionAnalysis) -> Lines:
+def _where(span: Span, sources: Mapping[str, SourceFile]) -> str:
+    return f"{span.filename}:{sources[span.filename].where(span.start.row)}"
+
+
+def _head(analysis: FunctionAnalysis, sources: Mapping[str, SourceFile]) -> Lines:
     """Name, place, objects, and what stands in the way of believing the rest."""
     linked = analysis.linked
-    title = f"{analysis.name} ({analysis.info.module.file.name}:{analysis.span.start.row})"
+    title = f"{analysis.name} ({_where(analysis.span, sources)})"
     if linked is None:
         yield title + ("" if analysis.gaps else ": no scaler here, nor in what it calls: nothing to show")
     else:
@@ -82,7 +88,7 @@ def _head(analysis: FunctionAnalysis) -> Lines:
         if not linked.optimizers:
             yield "  no optimizer is known here, so no gradients are followed"
     for gap in analysis.gaps:
-        yield f"  incompletely analysed: {gap.message} ({gap.span.filename}:{gap.span.start.row})"
+        yield f"  incompletely analysed: {gap.message} ({_where(gap.span, sources)})"
 
 
 def _objects(linked: Linked) -> Iterator[tuple[str, Ref]]:
@@ -189,7 +195,7 @@ class _Row:
 
 
 class _Trace:
-    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: dict[str, SourceFile]) -> None:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile]) -> None:
         assert analysis.domain is not None
         self.analysis = analysis
         self.linked = linked
@@ -270,13 +276,14 @@ class _Trace:
         return found
 
     def _table(self, rows: Sequence[_Row], width: int, prefix: str) -> Lines:
-        place_width = max((len(f"{prefix}{row.span.start.row}") for row in rows), default=0)
+        labels = [f"{prefix}{self._row(row)}" for row in rows]
+        place_width = max(map(len, labels), default=0)
         text_width = max((len(self._text(row)) for row in rows), default=0)
         previous: tuple[str, int] | None = None
-        for row in rows:
+        for row, label in zip(rows, labels):
             place = (row.span.filename, row.span.start.row)
-            label = f"{prefix}{row.span.start.row}" if place != previous else ""
             source = self._source(row) if place != previous else ""
+            label = label if place != previous else ""
             previous = place
             head = f"  {label:>{place_width}} | {source:<{width}}  {self._text(row):<{text_width}}  "
             for index, units in enumerate(self._units(row)):
@@ -286,6 +293,10 @@ class _Trace:
 
     def _text(self, row: _Row) -> str:
         return " / ".join(row.texts or row.errors or row.inert_texts)
+
+    def _row(self, row: _Row) -> str:
+        source = self.sources.get(row.span.filename)
+        return str(row.span.start.row) if source is None else source.where(row.span.start.row)
 
     def _source(self, row: _Row) -> str:
         source = self.sources.get(row.span.filename)
@@ -325,8 +336,9 @@ class _Trace:
 
 
 class _Picture:
-    def __init__(self, analysis: FunctionAnalysis, linked: Linked) -> None:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile]) -> None:
         assert analysis.domain is not None and analysis.exploration is not None
+        self.sources = sources
         self.graph = linked.graph
         self.linked = linked
         self.exploration = analysis.exploration
@@ -369,7 +381,7 @@ class _Picture:
         return f"{text} (proven by the call)" if proven else text
 
     def _place(self, node: Node) -> str:
-        return f"{node.place.span.filename}:{node.place.span.start.row}  " if node.place is not None else ""
+        return f"{_where(node.place.span, self.sources)}  " if node.place is not None else ""
 
     def _states(self, node: Node) -> str:
         visits = self.exploration.at(node.index)

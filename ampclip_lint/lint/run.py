@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
 from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
 from ampclip_lint.syntax import prefilter
 from ampclip_lint.syntax.discover import Discovery, Found, discover
+from ampclip_lint.syntax.notebook import is_notebook, read_source
 from ampclip_lint.syntax.source import FileProblem, SourceFile, decode, read_bytes
 
 if TYPE_CHECKING:
@@ -97,22 +98,40 @@ def lint_paths(
             remarks.append((file, data))
 
     places: dict[str, Path] = {}
+    notebooks: dict[str, SourceFile | FileProblem] = {}
+
+    def opened(file: Found, data: bytes) -> SourceFile | FileProblem:
+        if not is_notebook(file.name):
+            return read_source(file.name, file.path, data)
+        if file.name not in notebooks:
+            notebooks[file.name] = read_source(file.name, file.path, data)
+        return notebooks[file.name]
+
+    def python(file: Found, data: bytes) -> bytes:
+        """What the prefilter looks at: of a notebook the code, and nothing of one that is broken."""
+        if not is_notebook(file.name):
+            return data
+        source = opened(file, data)
+        return source.text.encode() if isinstance(source, SourceFile) else b""
 
     def read(files: Iterable[tuple[Found, bytes]]) -> Iterator[SourceFile]:
         for file, data in files:
-            source = decode(file.name, file.path, data)
-            if isinstance(source, FileProblem):  # ascii bytes under an unknown coding comment
-                problems.append(source)
-            else:
+            source = opened(file, data)
+            if isinstance(source, SourceFile):
                 places[file.name] = _place(file)
                 yield source
+            elif file.name not in notebooks:  # ascii bytes under an unknown coding comment
+                problems.append(source)
 
-    chosen = [raw[index] for index in prefilter.select([(file.name, data) for file, data in raw])]
+    chosen: list[tuple[Found, bytes]] = []
+    if any(prefilter.is_seed(data) for _, data in raw):  # else nothing is chosen, and no notebook need be opened
+        chosen = [raw[index] for index in prefilter.select([(file.name, python(file, data)) for file, data in raw])]
     sources = {source.name: source for source in read(chosen)}
     analysed = {file.name for file, _ in chosen}
     judged = frozenset(code for code, rule in rules.items() if rule.scope == "suppression")
     rest = (item for item in remarks if item[0].name not in analysed and judged & configs.codes(_place(item[0])))
     commented = {source.name: source for source in read(rest)}
+    problems += [broken for broken in notebooks.values() if isinstance(broken, FileProblem)]
 
     codes_of = {name: configs.codes(place) for name, place in places.items()}
     codes: frozenset[str] = frozenset().union(*codes_of.values())
@@ -222,7 +241,7 @@ class _Judge:
                 self._check(rule, program, "the program")
             elif rule.scope == "function":
                 for function in program.functions:
-                    self._check(rule, function, f"{function.span.filename}:{function.span.start.row}")
+                    self._check(rule, function, self._where(function.span))
 
     def report(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
         """What is left after settings, suppressions and doubles, in the one order."""
@@ -232,7 +251,7 @@ class _Judge:
                 for name in self.sources:
                     if rule.code in codes_of(name):
                         for unused in self._unused(name, codes_of(name)):
-                            self._check(rule, unused, f"{name}:{unused.span.start.row}")
+                            self._check(rule, unused, self._where(unused.span))
         result += self._left(codes_of)
         for name in sorted(self._comments):
             self.problems.extend(self._comments[name].malformed)
@@ -240,22 +259,22 @@ class _Judge:
 
     def _left(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
         """The findings since the last call, without what is not wanted."""
-        kept: dict[tuple[object, ...], Diagnostic] = {}
+        kept: dict[tuple[str, Span], Diagnostic] = {}
         for rule, violation in self._violations:
-            name = violation.span.filename
-            if rule.code not in codes_of(name):
+            span = violation.span
+            if rule.code not in codes_of(span.filename):
                 continue
             if violation.confidence is Confidence.POSSIBLE and not self.pedantic:
-                self._silencing(rule.code, violation.span)  # a comment that only a pedantic run needs is not idle
+                self._silencing(rule.code, span)  # a comment that only a pedantic run needs is not idle
                 continue
             diagnostic = self._diagnostic(rule, violation)
-            key = (name, violation.span.start, violation.span.end, rule.code)
+            key = (rule.code, replace(span, function=""))
             other = kept.get(key)
             # The same place may be reached in several contexts; one that surely shows the fault speaks for all.
             if other is None or (other.confidence, diagnostic.confidence) == (Confidence.POSSIBLE, Confidence.DEFINITE):
                 kept[key] = diagnostic
         self._violations.clear()
-        left = [found for found in kept.values() if not self._silencing(found.code, found.span)]
+        left = [found for (code, span), found in kept.items() if not self._silencing(code, span)]
         self.suppressed += len(kept) - len(left)
         return left
 
@@ -289,6 +308,13 @@ class _Judge:
             if judged:
                 yield UnusedSuppression(entry.span, entry.code, rule is not None, entry.whole_file)
 
+    def _where(self, span: Span) -> str:
+        return f"{span.filename}:{self.sources[span.filename].where(span.start.row)}"
+
+    def _shown(self, span: Span) -> Span:
+        source = self.sources.get(span.filename)
+        return source.shown(span) if source else span
+
     def _diagnostic(self, rule: Rule, violation: Violation) -> Diagnostic:
         source = self.sources.get(violation.span.filename)
         return Diagnostic(
@@ -297,9 +323,9 @@ class _Judge:
             severity=rule.severity,
             confidence=violation.confidence,
             message=violation.message,
-            span=violation.span,
+            span=self._shown(violation.span),
             effect=violation.effect,
-            trace=violation.trace,
+            trace=tuple(replace(step, span=self._shown(step.span)) for step in violation.trace),
             url=rule.url,
             line_text=source.line(violation.span.start.row) if source else "",
         )
