@@ -79,7 +79,7 @@ def _loaded(text: str) -> Any:
 
         try:
             # Not validated: an output that is against the format must not hide the code.
-            return nbformat.convert(reads(text), 4)
+            found = nbformat.convert(reads(text), 4)
         except NotJSONError as error:
             cause = error.__cause__
             place = f" (line {cause.lineno}: {cause.msg.lower()})" if hasattr(cause, "lineno") else ""
@@ -87,9 +87,9 @@ def _loaded(text: str) -> Any:
         except RecursionError:
             return "not a notebook: nested too deeply"
         except Exception as error:  # a key that is missing, or a value of another type, is met with any of them
-            if '"nbformat"' not in text:
-                return "not a notebook: no `nbformat` in it"
-            return f"not a valid notebook: {str(error).partition(chr(10))[0]}"
+            found = f"not a valid notebook: {str(error).partition(chr(10))[0]}"
+    # To nbformat, JSON that names no version is its first one.
+    return found if '"nbformat"' in text else "not a notebook: no `nbformat` in it"
 
 
 def _is_python(metadata: Mapping[str, Any]) -> bool:
