@@ -276,7 +276,7 @@ class _Trace:
         return found
 
     def _table(self, rows: Sequence[_Row], width: int, prefix: str) -> Lines:
-        labels = [f"{prefix}{self._row(row)}" for row in rows]
+        labels = [f"{prefix}{self.sources[row.span.filename].where(row.span.start.row)}" for row in rows]
         place_width = max(map(len, labels), default=0)
         text_width = max((len(self._text(row)) for row in rows), default=0)
         previous: tuple[str, int] | None = None
@@ -293,10 +293,6 @@ class _Trace:
 
     def _text(self, row: _Row) -> str:
         return " / ".join(row.texts or row.errors or row.inert_texts)
-
-    def _row(self, row: _Row) -> str:
-        source = self.sources.get(row.span.filename)
-        return str(row.span.start.row) if source is None else source.where(row.span.start.row)
 
     def _source(self, row: _Row) -> str:
         source = self.sources.get(row.span.filename)

@@ -19,7 +19,7 @@ _TRANSPARENT = frozenset({"capture", "debug", "ipytest", "memit", "prun", "time"
 _CELL_MAGIC = re.compile(r"%%(\w*)")
 #: A line magic that runs the statement after it, options left out.
 _STATEMENT = re.compile(
-    r"(?P<magic>%(?:time|timeit|prun|memit)[ \t]+(?:-[a-zA-Z](?:[ \t]*\d+|\w*)[ \t]+)*)(?P<statement>[^-].*)"
+    r"(?P<magic>%(?:time|timeit|prun|memit)[ \t]+(?:-[a-zA-Z]\w*(?:[ \t]+\d+)?[ \t]+)*)(?P<statement>[^-].*)"
 )
 _ASSIGNMENT = re.compile(r"(?P<targets>[\w.,*\[\]'\"() \t]+?=)[ \t]*[%!]")
 _HELP = re.compile(r"%{0,2}[\w.*\[\]'\"]+\?\??[ \t;]*$")
