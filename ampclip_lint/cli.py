@@ -134,8 +134,9 @@ def _settings(
 
 def _show_files(targets: Sequence[str], settings: Settings) -> int:
     from ampclip_lint.lint.config import Configs
+    from ampclip_lint.lint.gather import find_files
     from ampclip_lint.lint.registry import load_rules
-    from ampclip_lint.lint.run import RunResult, find_files
+    from ampclip_lint.lint.run import RunResult
     from ampclip_lint.report.text import clean, plain, write_lines
 
     found = find_files(targets, Configs(settings, load_rules()))
@@ -225,8 +226,8 @@ def trace(target: str) -> None:
     """Show the lines that touch gradients, with the unit of each optimizer's gradients after them."""
     from ampclip_lint.amp.explain import trace_text
 
-    source, function = _target(target)
-    _print(trace_text([source], function))
+    files, function = _target(target)
+    _print(trace_text(files, function))
 
 
 @main.command()
@@ -236,10 +237,10 @@ def graph(target: str, dot: bool) -> None:
     """Show the control-flow graph of a function with the states in it, for bug reports."""
     from ampclip_lint.amp.explain import graph_text
 
-    source, function = _target(target)
+    files, function = _target(target)
     if function is None:
         raise click.UsageError("graph needs a function: FILE::FUNC")
-    _print(graph_text([source], function, dot=dot))
+    _print(graph_text(files, function, dot=dot))
 
 
 def _print(text: str) -> None:
@@ -248,29 +249,34 @@ def _print(text: str) -> None:
     write_lines((plain(clean(line)) for line in text.rstrip("\n").split("\n")), sys.stdout, color=False)
 
 
-def _target(target: str) -> tuple[SourceFile, str | None]:
-    """The file and the qualified name that ``FILE[::FUNC]`` means."""
+def _target(target: str) -> tuple[list[SourceFile], str | None]:
+    """The file, with what it imports behind it, and the qualified name that ``FILE[::FUNC]`` means."""
+    from ampclip_lint.lint.config import Configs, Settings
     from ampclip_lint.lint.errors import nearest
+    from ampclip_lint.lint.gather import gather
     from ampclip_lint.syntax.functions import NotPython, function_names, matching
-    from ampclip_lint.syntax.source import FileProblem, decode, display_name, read_bytes
+    from ampclip_lint.syntax.notebook import read_source
+    from ampclip_lint.syntax.source import FileProblem, display_name, read_bytes
 
     file, separator, function = target.rpartition("::")
     if not separator:
         file, function = target, ""
     name, path = display_name(file), Path(file)
     data = read_bytes(name, path)
-    source = data if isinstance(data, FileProblem) else decode(name, path, data)
+    source = data if isinstance(data, FileProblem) else read_source(name, path, data)
     if isinstance(source, FileProblem):
         _fail(f"{name}: {source.reason}")
     try:
         known = function_names(source)
     except NotPython as error:
         _fail(f"{name}: {error}")
+    others = gather([path], Configs(Settings(isolated=True), {})).sources
+    files = [source, *(other for other in others.values() if other.name != name)]
     if not separator:
-        return source, None
+        return files, None
     fitting = matching(function, known)
     if len(fitting) == 1:
-        return source, fitting[0]
+        return files, fitting[0]
     if fitting:
         _fail(f"{name}: `{function}` may be {' or '.join(f'`{item}`' for item in fitting)}")
     _fail(f"{name}: no function `{function}`{nearest(function, known) or _some_of(known)}")

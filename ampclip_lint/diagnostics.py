@@ -35,12 +35,17 @@ class Position:
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """A piece of one file, with the function that it stands in (``""`` at module level)."""
+    """A piece of one file, with the function that it stands in (``""`` at module level).
+
+    In a notebook it has two forms: rows of the program that the cells make (`cell` is None), for the analysis; and rows
+    of one cell, for users.
+    """
 
     filename: str
     start: Position
     end: Position
     function: str = ""
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,12 @@ class Diagnostic:
     trace: tuple[TraceStep, ...] = ()
     url: str | None = None
     line_text: str = ""
-    cell: int | None = None
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str, str]:
-        """The order of every report: file, row, column, code, message."""
-        return (self.span.filename, self.span.start.row, self.span.start.column, self.code, self.message)
+    def sort_key(self) -> tuple[str, int, int, int, str, str]:
+        """The order of every report: file, cell, row, column, code, message."""
+        start = self.span.start
+        return (self.span.filename, self.span.cell or 0, start.row, start.column, self.code, self.message)
 
     @property
     def fingerprint(self) -> str:

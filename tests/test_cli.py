@@ -426,7 +426,7 @@ def test_json_keys_and_order() -> None:
     ]  # fmt: skip
     assert finding["location"] == {"row": 7, "column": 9}
     assert finding["end_location"] == {"row": 7, "column": 49}
-    assert list(finding["trace"][0]) == ["filename", "location", "message", "unit"]
+    assert list(finding["trace"][0]) == ["filename", "cell", "location", "message", "unit"]
     assert finding["trace"][0]["unit"] == "S"
     assert finding["url"] == "docs/rules/clip-before-unscale.md"
     assert (finding["cell"], finding["fix"], finding["function"]) == (None, None, "fit")
@@ -663,12 +663,12 @@ def test_a_file_that_cannot_matter_loads_nothing_heavy() -> None:
     write("plain.py", "x = 1\n")
     loaded = imported_by("check", "plain.py")
     assert "ampclip_lint.lint.run" in loaded
-    assert not loaded & {"libcst", "rich", "torch", "numpy", "pathspec"}
+    assert not loaded & {"libcst", "nbformat", "rich", "torch", "numpy", "pathspec"}
 
 
 def test_suppressions_alone_load_nothing_heavy() -> None:
     write("plain.py", "x = 1  # noqa: AMP101\n")
-    assert not imported_by("check", "plain.py") & {"libcst", "rich", "torch", "numpy", "pathspec"}
+    assert not imported_by("check", "plain.py") & {"libcst", "nbformat", "rich", "torch", "numpy", "pathspec"}
 
 
 def test_help_and_version_load_only_click() -> None:

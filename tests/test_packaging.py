@@ -32,7 +32,7 @@ def requirement(text: str) -> str:
 def test_torch_is_needed_for_tests_only() -> None:
     table = project()["project"]
     assert sorted(requirement(item) for item in table["dependencies"]) == [
-        "click", "libcst", "pathspec", "rich", "tomli",
+        "click", "libcst", "nbformat", "pathspec", "rich", "tomli",
     ]  # fmt: skip
     assert "torch==2.13.0" in table["optional-dependencies"]["test"]
 
@@ -76,7 +76,7 @@ def test_the_pre_commit_hook_runs_the_command() -> None:
         "language: python",
         "require_serial: true",
         "pass_filenames: true",
-        "types_or: [python]",
+        "types_or: [python, jupyter]",
     ):
         assert f"  {line}\n" in hook
 

@@ -35,7 +35,7 @@ from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
-from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
+from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
@@ -365,7 +365,7 @@ def analyse_program(
     problems: list[SyntaxProblem] = []
     for file in files:
         try:
-            modules.append(ModuleIndex(file, ast.parse(file.text)))
+            modules.append(ModuleIndex(file, parse(file)))
         except SyntaxError as error:
             row, column = error.lineno or 1, error.offset or 1
             position = Position(row, max(1, column))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, analyse_program
@@ -28,16 +28,21 @@ Lines = Iterator[str]
 
 
 def trace_text(files: Sequence[SourceFile], function: str | None) -> str:
-    """The lines that touch gradients: what they do, and the unit of each optimizer's gradients after them."""
+    """
+    The lines that touch gradients: what they do, and the unit of each optimizer's gradients after them.
+
+    The first file's functions are told; the others are there for what it imports from them.
+    """
     sources = {file.name: file for file in files}
     return _report(files, function, lambda analysis, linked: _Trace(analysis, linked, sources).lines(), "")
 
 
 def graph_text(files: Sequence[SourceFile], function: str, *, dot: bool = False) -> str:
     """The control-flow graph of a function with the states in it."""
+    sources = {file.name: file for file in files}
 
     def lines(analysis: FunctionAnalysis, linked: Linked) -> Lines:
-        picture = _Picture(analysis, linked)
+        picture = _Picture(analysis, linked, sources)
         return picture.dot() if dot else picture.lines()
 
     return _report(files, function, lines, "// " if dot else "")
@@ -49,29 +54,34 @@ def _report(
     tell: Callable[[FunctionAnalysis, Linked], Lines],
     comment: str,
 ) -> str:
-    program = analyse_program(files, only=function)
+    program = analyse_program(files, only=function, entries={file.name for file in files[:1]})
+    sources = {file.name: file for file in files}
     parts: list[str] = []
     for problem in program.syntax_errors:
-        place = f"{problem.span.filename}:{problem.span.start.row}"
+        place = _where(problem.span, sources)
         parts.append(f"{comment}{place}: not valid Python: {problem.message}")
     for analysis in program.functions:
         followed = analysis.linked is not None and analysis.linked.optimizers
         if function is None and not followed and not analysis.gaps:
             continue
-        head = [f"{comment}{line}" for line in _head(analysis)]
+        head = [f"{comment}{line}" for line in _head(analysis, sources)]
         body = [] if analysis.linked is None else list(tell(analysis, analysis.linked))
         parts.append("\n".join([*head, *body]))
     if not parts:
-        where = ", ".join(file.name for file in files)
+        where = ", ".join(file.name for file in files[:1])
         what = f"function `{function}`" if function is not None else "function in which scaled gradients are followed"
         parts.append(f"{comment}{where}: no {what}")
     return "\n\n".join(parts) + "\n"
 
 
-def _head(analysis: FunctionAnalysis) -> Lines:
+def _where(span: Span, sources: Mapping[str, SourceFile]) -> str:
+    return f"{span.filename}:{sources[span.filename].where(span.start.row)}"
+
+
+def _head(analysis: FunctionAnalysis, sources: Mapping[str, SourceFile]) -> Lines:
     """Name, place, objects, and what stands in the way of believing the rest."""
     linked = analysis.linked
-    title = f"{analysis.name} ({analysis.info.module.file.name}:{analysis.span.start.row})"
+    title = f"{analysis.name} ({_where(analysis.span, sources)})"
     if linked is None:
         yield title + ("" if analysis.gaps else ": no scaler here, nor in what it calls: nothing to show")
     else:
@@ -82,7 +92,7 @@ def _head(analysis: FunctionAnalysis) -> Lines:
         if not linked.optimizers:
             yield "  no optimizer is known here, so no gradients are followed"
     for gap in analysis.gaps:
-        yield f"  incompletely analysed: {gap.message} ({gap.span.filename}:{gap.span.start.row})"
+        yield f"  incompletely analysed: {gap.message} ({_where(gap.span, sources)})"
 
 
 def _objects(linked: Linked) -> Iterator[tuple[str, Ref]]:
@@ -189,7 +199,7 @@ class _Row:
 
 
 class _Trace:
-    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: dict[str, SourceFile]) -> None:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile]) -> None:
         assert analysis.domain is not None
         self.analysis = analysis
         self.linked = linked
@@ -270,13 +280,14 @@ class _Trace:
         return found
 
     def _table(self, rows: Sequence[_Row], width: int, prefix: str) -> Lines:
-        place_width = max((len(f"{prefix}{row.span.start.row}") for row in rows), default=0)
+        labels = [f"{prefix}{self.sources[row.span.filename].where(row.span.start.row)}" for row in rows]
+        place_width = max(map(len, labels), default=0)
         text_width = max((len(self._text(row)) for row in rows), default=0)
         previous: tuple[str, int] | None = None
-        for row in rows:
+        for row, label in zip(rows, labels):
             place = (row.span.filename, row.span.start.row)
-            label = f"{prefix}{row.span.start.row}" if place != previous else ""
             source = self._source(row) if place != previous else ""
+            label = label if place != previous else ""
             previous = place
             head = f"  {label:>{place_width}} | {source:<{width}}  {self._text(row):<{text_width}}  "
             for index, units in enumerate(self._units(row)):
@@ -325,8 +336,9 @@ class _Trace:
 
 
 class _Picture:
-    def __init__(self, analysis: FunctionAnalysis, linked: Linked) -> None:
+    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile]) -> None:
         assert analysis.domain is not None and analysis.exploration is not None
+        self.sources = sources
         self.graph = linked.graph
         self.linked = linked
         self.exploration = analysis.exploration
@@ -369,7 +381,7 @@ class _Picture:
         return f"{text} (proven by the call)" if proven else text
 
     def _place(self, node: Node) -> str:
-        return f"{node.place.span.filename}:{node.place.span.start.row}  " if node.place is not None else ""
+        return f"{_where(node.place.span, self.sources)}  " if node.place is not None else ""
 
     def _states(self, node: Node) -> str:
         visits = self.exploration.at(node.index)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint.config import Configs, Selection, Settings, selected_codes
+from ampclip_lint.lint.gather import gather
 from ampclip_lint.lint.registry import load_rules
 from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
 from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
-from ampclip_lint.syntax import prefilter
-from ampclip_lint.syntax.discover import Discovery, Found, discover
-from ampclip_lint.syntax.neighbours import follow
-from ampclip_lint.syntax.source import FileProblem, SourceFile, decode, read_bytes
+from ampclip_lint.syntax.source import FileProblem, SourceFile
 
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
@@ -37,6 +33,9 @@ class RunResult:
     commented: Mapping[str, SourceFile] = field(default_factory=dict)
     """The files by name that were read for their suppression comments alone."""
     files: int = 0
+    """How many files the paths stand for."""
+    imported: int = 0
+    """How many of the analysed files are there only because others import them."""
     suppressed: int = 0
     incomplete: int = 0
     """Functions that were analysed incompletely, whether or not that rule is selected."""
@@ -77,96 +76,39 @@ def lint_paths(
     settings = settings or Settings()
     configs = Configs(settings, rules)
     selected_codes(rules, (settings.selection,))  # a mistake on the command line is one even where no file is found
-    found = find_files(paths, configs)
-    problems = list(found.problems)
-    raw: list[tuple[Found, bytes]] = []
-    remarks: list[tuple[Found, bytes]] = []
-    may_suppress = hint(rules)
-    for file in found.files:
-        configs.of_file(_place(file))  # a broken configuration ends the run, also when the file turns out not to matter
-        data = (stdin or b"") if file.path is None else read_bytes(file.name, file.path)
-        if isinstance(data, FileProblem):
-            problems.append(data)
-            continue
-        if not data.isascii() or b"\0" in data:
-            decoded = decode(file.name, file.path, data)
-            if isinstance(decoded, FileProblem):
-                problems.append(decoded)
-                continue
-        if prefilter.is_candidate(file.name, data):
-            raw.append((file, data))
-        if may_suppress(data):
-            remarks.append((file, data))
-
-    places: dict[str, Path] = {}
-    given = {file.name for file in found.files}
-    chosen = _select(raw)
-    # A file that is named alone may owe all that it has to do with scaling to what it imports.
-    alone = any(os.fspath(path) != "-" and not os.path.isdir(path) for path in paths)
-    origins = [(_place(file), data) for file, data in (raw if alone or stdin is not None else chosen)]
-    followed = follow(origins, [_place(file) for file in found.files])
-    problems += followed.problems
-    if followed.files:
-        chosen = _select([*raw, *followed.files])
-
-    def read(files: Iterable[tuple[Found, bytes]]) -> Iterator[SourceFile]:
-        for file, data in files:
-            source = decode(file.name, file.path, data)
-            if isinstance(source, FileProblem):  # ascii bytes under an unknown coding comment
-                problems.append(source)
-            else:
-                places[file.name] = _place(file)
-                yield source
-
-    sources = {source.name: source for source in read(chosen)}
-    analysed = {file.name for file, _ in chosen}
     judged = frozenset(code for code, rule in rules.items() if rule.scope == "suppression")
-    rest = (item for item in remarks if item[0].name not in analysed and judged & configs.codes(_place(item[0])))
-    commented = {source.name: source for source in read(rest)}
-
+    files = gather(
+        paths,
+        configs,
+        stdin=stdin,
+        may_suppress=hint(rules),
+        judges=lambda place: bool(judged & configs.codes(place)),
+    )
     codes_of = {
-        name: frozenset() if name not in given and configs.is_excluded(place) else configs.codes(place)
-        for name, place in places.items()
+        name: frozenset() if name not in files.given and configs.is_excluded(place) else configs.codes(place)
+        for name, place in files.places.items()
     }
     codes: frozenset[str] = frozenset().union(*codes_of.values())
-    judge = _Judge(rules, codes, {**sources, **commented}, settings.pedantic, guarded=True, given=given)
-    if sources:
-        judge.run(list(sources.values()))
+    sources = {**files.sources, **files.commented}
+    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given)
+    if files.sources:
+        judge.run(list(files.sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
     return RunResult(
         diagnostics=tuple(diagnostics),
-        problems=tuple(problems + judge.problems),
-        missing=found.missing,
-        sources=sources,
-        commented=commented,
-        files=len(found.files),
+        problems=(*files.problems, *judge.problems),
+        missing=files.found.missing,
+        sources=files.sources,
+        commented=files.commented,
+        files=len(files.found.files),
+        imported=len(files.sources.keys() - files.given),
         suppressed=judge.suppressed,
         incomplete=judge.incomplete,
         failed=any(
-            not rules[found.code].advisory and configs.fails(places[found.span.filename], found.severity)
+            not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
             for found in diagnostics
         ),
     )
-
-
-def _select(files: Sequence[tuple[Found, bytes]]) -> list[tuple[Found, bytes]]:
-    """Those of the files that make up the program."""
-    return [files[index] for index in prefilter.select([(file.name, data) for file, data in files])]
-
-
-def find_files(paths: Iterable[str | PathLike[str]], configs: Configs) -> Discovery:
-    """The files that `paths` stand for under these configurations."""
-    return discover(
-        paths,
-        excludes=configs.excludes,
-        respect_gitignore=configs.settings.respect_gitignore,
-        stdin_filename=configs.settings.stdin_filename,
-    )
-
-
-def _place(file: Found) -> Path:
-    """Where a file stands for the purposes of configuration; standard input where its given name says."""
-    return Path(file.name) if file.path is None else file.path
 
 
 class _Judge:
@@ -243,7 +185,7 @@ class _Judge:
                 self._check(rule, program, "the program")
             elif rule.scope == "function":
                 for function in program.functions:
-                    self._check(rule, function, f"{function.span.filename}:{function.span.start.row}")
+                    self._check(rule, function, self._where(function.span))
 
     def report(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
         """What is left after settings, suppressions and doubles, in the one order."""
@@ -253,7 +195,7 @@ class _Judge:
                 for name in self.sources:
                     if rule.code in codes_of(name) and (self.given is None or name in self.given):
                         for unused in self._unused(name, codes_of(name)):
-                            self._check(rule, unused, f"{name}:{unused.span.start.row}")
+                            self._check(rule, unused, self._where(unused.span))
         result += self._left(codes_of)
         for name in sorted(self._comments):
             self.problems.extend(self._comments[name].malformed)
@@ -261,22 +203,22 @@ class _Judge:
 
     def _left(self, codes_of: Callable[[str], frozenset[str]]) -> list[Diagnostic]:
         """The findings since the last call, without what is not wanted."""
-        kept: dict[tuple[object, ...], Diagnostic] = {}
+        kept: dict[tuple[str, Span], Diagnostic] = {}
         for rule, violation in self._violations:
-            name = violation.span.filename
-            if rule.code not in codes_of(name):
+            span = violation.span
+            if rule.code not in codes_of(span.filename):
                 continue
             if violation.confidence is Confidence.POSSIBLE and not self.pedantic:
-                self._silencing(rule.code, violation.span)  # a comment that only a pedantic run needs is not idle
+                self._silencing(rule.code, span)  # a comment that only a pedantic run needs is not idle
                 continue
             diagnostic = self._diagnostic(rule, violation)
-            key = (name, violation.span.start, violation.span.end, rule.code)
+            key = (rule.code, replace(span, function=""))
             other = kept.get(key)
             # The same place may be reached in several contexts; one that surely shows the fault speaks for all.
             if other is None or (other.confidence, diagnostic.confidence) == (Confidence.POSSIBLE, Confidence.DEFINITE):
                 kept[key] = diagnostic
         self._violations.clear()
-        left = [found for found in kept.values() if not self._silencing(found.code, found.span)]
+        left = [found for (code, span), found in kept.items() if not self._silencing(code, span)]
         self.suppressed += len(kept) - len(left)
         return left
 
@@ -310,6 +252,13 @@ class _Judge:
             if judged:
                 yield UnusedSuppression(entry.span, entry.code, rule is not None, entry.whole_file)
 
+    def _where(self, span: Span) -> str:
+        return f"{span.filename}:{self.sources[span.filename].where(span.start.row)}"
+
+    def _shown(self, span: Span) -> Span:
+        source = self.sources.get(span.filename)
+        return source.shown(span) if source else span
+
     def _diagnostic(self, rule: Rule, violation: Violation) -> Diagnostic:
         source = self.sources.get(violation.span.filename)
         return Diagnostic(
@@ -318,9 +267,9 @@ class _Judge:
             severity=rule.severity,
             confidence=violation.confidence,
             message=violation.message,
-            span=violation.span,
+            span=self._shown(violation.span),
             effect=violation.effect,
-            trace=violation.trace,
+            trace=tuple(replace(step, span=self._shown(step.span)) for step in violation.trace),
             url=rule.url,
             line_text=source.line(violation.span.start.row) if source else "",
         )

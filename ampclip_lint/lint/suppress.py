@@ -97,7 +97,7 @@ def suppressions(source: SourceFile) -> Suppressions:
             else:
                 entries += [Suppression(code, span, kind == "ignore-file", shared=False) for code, span in codes]
                 continue
-            malformed.append(FileProblem(f"{source.name}:{start.row}", reason))
+            malformed.append(FileProblem(f"{source.name}:{source.where(start.row)}", reason))
     return Suppressions(tuple(entries), last_row, tuple(malformed))
 
 

@@ -1,4 +1,4 @@
-"""One line a finding: ``path:row:column: CODE message``."""
+"""One line a finding: ``path:row:column: CODE message``, in a notebook ``path:cell N:row:column: CODE message``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def render(result: RunResult) -> Iterator[Line]:
 
 def headline(diagnostic: Diagnostic) -> Line:
     """Place, code, name, severity and message of a finding."""
-    start = diagnostic.span.start
+    start, cell = diagnostic.span.start, diagnostic.span.cell
     severity = diagnostic.severity.value
     kind = severity if diagnostic.confidence is Confidence.DEFINITE else f"{severity}, possible"
     return [
         (clean(diagnostic.span.filename), "path"),
-        (f":{start.row}:{start.column}: ", "dim"),
+        (f":{'' if cell is None else f'cell {cell}:'}{start.row}:{start.column}: ", "dim"),
         (diagnostic.code, severity),
         (f" {diagnostic.name} ", ""),
         (f"[{kind}]", severity),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ampclip_lint.diagnostics import Diagnostic, TraceStep
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.concise import headline
 from ampclip_lint.report.text import Line, clean, expand
-from ampclip_lint.syntax.source import SourceFile
 
 _BEFORE = 2
 _AFTER = 1
@@ -28,12 +27,13 @@ def render(result: RunResult) -> Iterator[Line]:
 
 def _finding(diagnostic: Diagnostic, result: RunResult) -> Iterator[Line]:
     source = result.source(diagnostic.span.filename)
-    last = min(diagnostic.span.end.row + _AFTER, len(source.lines) if source else 0)
+    lines = source.part(diagnostic.span.cell) if source else ()
+    last = min(diagnostic.span.end.row + _AFTER, len(lines))
     margin = " " * len(str(last or 1))
     yield headline(diagnostic)
     if source is not None:
         yield [(f"{margin} |", "gutter")]
-        yield from _frame(diagnostic, source, last, len(margin))
+        yield from _frame(diagnostic, lines, last, len(margin))
         yield [(f"{margin} |", "gutter")]
     for index, step in enumerate(_steps(diagnostic, result)):
         label = [(f"{margin} = ", "gutter"), ("path: ", "note")] if index == 0 else [(f"{margin}         ", "")]
@@ -43,20 +43,20 @@ def _finding(diagnostic: Diagnostic, result: RunResult) -> Iterator[Line]:
     yield [(f"{margin} = ", "gutter"), ("help: ", "note"), (f"ampclip-lint explain {diagnostic.code}", "")]
 
 
-def _frame(diagnostic: Diagnostic, source: SourceFile, last: int, margin: int) -> Iterator[Line]:
+def _frame(diagnostic: Diagnostic, lines: Sequence[str], last: int, margin: int) -> Iterator[Line]:
     start, end = diagnostic.span.start, diagnostic.span.end
     style = diagnostic.severity.value
     first = max(start.row - _BEFORE, 1)
-    while first < start.row and not source.line(first).strip():
+    while first < start.row and not _line(lines, first).strip():
         first += 1
-    while last > end.row and not source.line(last).strip():
+    while last > end.row and not _line(lines, last).strip():
         last -= 1
     for row in range(first, last + 1):
         if start.row + _LONGEST // 2 <= row <= end.row - _LONGEST // 2:
             if row == start.row + _LONGEST // 2:
                 yield [(f"{'.' * min(3, margin):>{margin}} |", "gutter")]
             continue
-        text = source.line(row)
+        text = _line(lines, row)
         shown, _ = expand(text, 1)
         yield (
             [(f"{row:>{margin}} | ", "gutter"), (shown.rstrip(), "")]
@@ -76,7 +76,10 @@ def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
     rows = []
     for step in diagnostic.trace:
         place = str(step.span.start.row)
-        if step.span.filename != diagnostic.span.filename:
+        elsewhere = step.span.filename != diagnostic.span.filename
+        if step.span.cell is not None and (elsewhere or step.span.cell != diagnostic.span.cell):
+            place = f"cell {step.span.cell}:{place}"
+        if elsewhere:
             place = f"{clean(step.span.filename)}:{place}"
         rows.append((place, _excerpt(step, result), clean(step.message), step.unit))
     if not rows:
@@ -96,7 +99,13 @@ def _excerpt(step: TraceStep, result: RunResult) -> str:
     """The source of the step: its span, or the rest of the line where that is empty or goes on below."""
     source = result.sources.get(step.span.filename)
     start, end = step.span.start, step.span.end
-    line = source.line(start.row) if source else ""
+    lines = source.part(step.span.cell) if source else ()
+    line = _line(lines, start.row)
     stop = end.column - 1 if end.row == start.row and end.column > start.column else len(line)
     text = clean(line[start.column - 1 : stop].strip().replace("\t", " "))
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def _line(lines: Sequence[str], row: int) -> str:
+    """The line at `row`; a place may lie behind the last one."""
+    return lines[row - 1] if 1 <= row <= len(lines) else ""

@@ -27,13 +27,14 @@ def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
         "confidence": diagnostic.confidence.value,
         "message": diagnostic.message,
         "filename": diagnostic.span.filename,
-        "cell": diagnostic.cell,
+        "cell": diagnostic.span.cell,
         "function": diagnostic.span.function or None,
         "location": _position(diagnostic.span.start),
         "end_location": _position(diagnostic.span.end),
         "trace": [
             {
                 "filename": step.span.filename,
+                "cell": step.span.cell,
                 "location": _position(step.span.start),
                 "message": step.message,
                 "unit": step.unit,

@@ -29,7 +29,9 @@ def statistics(result: RunResult) -> Iterator[Line]:
 
 def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
     """The closing lines of a run."""
-    where = f"{_count(result.files, 'file')} read, {len(result.sources)} analysed"
+    where = f"{_count(result.files, 'file')} read, {len(result.sources) - result.imported} analysed"
+    if result.imported:
+        where += f" with {result.imported} that {'they import' if result.files > 1 else 'it imports'}"
     severities = Counter(diagnostic.severity.value for diagnostic in result.diagnostics)
     kinds = [_count(severities[kind], kind) for kind in ("error", "warning") if severities[kind]]
     if severities["info"]:

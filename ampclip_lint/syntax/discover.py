@@ -1,4 +1,4 @@
-"""Which files a run is about: arguments to a list of Python files. Knows excludes and .gitignore, reads no source."""
+"""Which files a run is about: arguments to a list of files. Knows excludes and .gitignore, reads no source."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def discover(
     respect_gitignore: bool = True,
     stdin_filename: str | None = None,
 ) -> Discovery:
-    """The Python files under `paths`, each once, in a stable order.
+    """The Python files and notebooks under `paths`, each once, in a stable order.
 
     A file that is named is always taken, whatever its suffix and whatever ignores it, and a folder that is named is
-    always entered. Below a folder only ``*.py`` files count, excludes and .gitignore hold, and links to folders are not
-    followed.
+    always entered. Below a folder only ``*.py`` and ``*.ipynb`` files count, excludes and .gitignore hold, and links to
+    folders are not followed.
     """
     default = Excludes(Path.cwd())
     walker = _Walker(excludes or (lambda _directory: default), respect_gitignore)
@@ -176,7 +176,7 @@ class _Walker:
             folders = []
             for entry in entries:
                 is_dir = entry.is_dir(follow_symlinks=False)
-                if not is_dir and not entry.name.endswith(".py"):
+                if not is_dir and not entry.name.endswith((".py", ".ipynb")):
                     continue
                 place = os.path.join(absolute, entry.name)
                 if excludes.match(place, is_dir) or (ignores is not None and ignores.ignored(place, is_dir)):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-
-from ampclip_lint.syntax.index import ModuleIndex
+from ampclip_lint.syntax.index import ModuleIndex, parse
 from ampclip_lint.syntax.source import SourceFile
 
 #: The name of a module's body, beside those of its functions.
@@ -18,10 +16,10 @@ class NotPython(Exception):
 def function_names(source: SourceFile) -> list[str]:
     """``f``, ``Class.method``, ``outer.inner``, in the order of the text."""
     try:
-        tree = ast.parse(source.text)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         row = getattr(error, "lineno", None)
-        where = f" (line {row})" if row else ""
+        where = f" ({'' if source.cells else 'line '}{source.where(row)})" if row else ""
         raise NotPython(f"not valid Python: {getattr(error, 'msg', None) or error}{where}") from error
     return [_short(info.qualname) for info in ModuleIndex(source, tree).everything]
 

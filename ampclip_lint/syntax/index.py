@@ -148,6 +148,22 @@ Definition = FunctionInfo | ClassInfo
 Meaning = FunctionInfo | ClassInfo | Variable | str
 
 
+def parse(file: SourceFile) -> ast.Module:
+    """The tree of a file. In a notebook, a `SyntaxError` speaks of the first cell that is none by itself."""
+    try:
+        return ast.parse(file.text)
+    except SyntaxError:
+        rows = file.text.split("\n")
+        for cell in file.cells:
+            before = cell.first - 1
+            try:
+                ast.parse("\n".join([*rows[before : before + len(cell.lines)], ""]))
+            except SyntaxError as error:
+                error.lineno = before + (error.lineno or 1)
+                raise error from None
+        raise
+
+
 class ModuleIndex:
     """One parsed file: what it defines and imports."""
 
@@ -355,7 +371,9 @@ def dotted(node: ast.expr) -> str | None:
 
 def _module_parts(filename: str) -> tuple[str, ...]:
     path = PurePath(filename.replace("\\", "/"))
-    parts = [part for part in path.with_suffix("").parts if part not in ("/", "..", ".")]
+    if path.suffix != ".ipynb":  # no import means a notebook: it keeps a name that is not that of the module beside it
+        path = path.with_suffix("")
+    parts = [part for part in path.parts if part not in ("/", "..", ".")]
     if parts and parts[-1] == "__init__":
         parts.pop()
     return tuple(parts) or ("__main__",)

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from bisect import bisect
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+from ampclip_lint.diagnostics import Position, Span
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A code cell of a notebook."""
+
+    number: int
+    """Counts all cells from 1, those of text too."""
+    first: int
+    """The row of its first line in the text of the file."""
+    lines: tuple[str, ...]
+    """As the user wrote them, without their ends."""
+
+
+@dataclass(frozen=True)
 class SourceFile:
-    """The text of one file. Lines end in ``\\n``, whatever they end in on disk; `newline` remembers that."""
+    """The text of one file. Lines end in ``\\n``, whatever they end in on disk; `newline` remembers that.
+
+    The text of a notebook is the Python of its code cells. Rows are rows of the text, until `shown` turns them into
+    rows of a cell.
+    """
 
     name: str
     """As shown to users: relative to the working directory where it can be, with forward slashes."""
@@ -23,15 +42,41 @@ class SourceFile:
     newline: str = "\n"
     encoding: str = "utf-8"
     bom: bool = False
+    cells: tuple[Cell, ...] = ()
+    """The code cells of a notebook, in order; every row of the text belongs to one."""
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines without their ends. Splits where Python does; `str.splitlines` would also split at form feeds."""
+        """The lines as the user wrote them, without their ends."""
+        if self.cells:
+            return tuple(line for cell in self.cells for line in cell.lines)
+        # As Python splits them; `str.splitlines` would also split at form feeds.
         return tuple(self.text.split("\n"))
 
     def line(self, row: int) -> str:
         """The line at `row`, which counts from 1; empty outside the text."""
         return self.lines[row - 1] if 1 <= row <= len(self.lines) else ""
+
+    def part(self, number: int | None) -> tuple[str, ...]:
+        """The lines that the rows of a span as it is shown count: those of that cell, or of the file."""
+        return next((cell.lines for cell in self.cells if cell.number == number), self.lines)
+
+    def shown(self, span: Span) -> Span:
+        """The span as users see it: in a notebook with the cell, and rows in the cell."""
+        cell = self._cell(span.start.row)
+        if cell is None:
+            return span
+        start, end = (Position(at.row - cell.first + 1, at.column) for at in (span.start, span.end))
+        return replace(span, start=start, end=end, cell=cell.number)
+
+    def where(self, row: int) -> str:
+        """A row as users see it: ``12``, or ``cell 3:12`` in a notebook."""
+        cell = self._cell(row)
+        return str(row) if cell is None else f"cell {cell.number}:{row - cell.first + 1}"
+
+    def _cell(self, row: int) -> Cell | None:
+        index = bisect(self.cells, row, key=lambda cell: cell.first)
+        return self.cells[max(index - 1, 0)] if self.cells else None
 
 
 @dataclass(frozen=True)
