@@ -185,6 +185,7 @@ class Calls(Expressions):
         self.owned: dict[Key, frozenset[Key] | None] = {}
         self.classes_of: dict[Key, ClassInfo | None] = {}
         self.scaler_evidence: set[Ref] = set()
+        self.asked_for_scale: set[Ref] = set()
         self.constructed_scalers: set[Ref] = set()
         self.inert_scalers: set[Ref] = set()
         self.optimizer_evidence: set[Ref] = set()
@@ -842,6 +843,7 @@ class Calls(Expressions):
             self.emit(Draft("maybe_update", (ref, new_scale)))
             return NONE
         if name == "get_scale" and not arguments.all():
+            self.asked_for_scale.add(ref)
             return Tensor(ScaleOf(ref), frozenset())
         if name == "is_enabled" and not arguments.all():
             return Cond(Atom(self.enabled(key, text), Truthy()))

@@ -171,6 +171,7 @@ class _Linker:
         sure |= scales & backwards
         sure |= steps & updates
         sure |= scales & steps
+        sure |= updates & self.low.asked_for_scale
         if self._named("backward"):
             sure |= scales & updates
         present = (
