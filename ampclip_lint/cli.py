@@ -226,8 +226,8 @@ def trace(target: str) -> None:
     """Show the lines that touch gradients, with the unit of each optimizer's gradients after them."""
     from ampclip_lint.amp.explain import trace_text
 
-    files, function = _target(target)
-    _print(trace_text(files, function))
+    files, function, models = _target(target)
+    _print(trace_text(files, function, models))
 
 
 @main.command()
@@ -237,10 +237,10 @@ def graph(target: str, dot: bool) -> None:
     """Show the control-flow graph of a function with the states in it, for bug reports."""
     from ampclip_lint.amp.explain import graph_text
 
-    files, function = _target(target)
+    files, function, models = _target(target)
     if function is None:
         raise click.UsageError("graph needs a function: FILE::FUNC")
-    _print(graph_text(files, function, dot=dot))
+    _print(graph_text(files, function, models, dot=dot))
 
 
 def _print(text: str) -> None:
@@ -249,11 +249,12 @@ def _print(text: str) -> None:
     write_lines((plain(clean(line)) for line in text.rstrip("\n").split("\n")), sys.stdout, color=False)
 
 
-def _target(target: str) -> tuple[list[SourceFile], str | None]:
-    """The file, with what it imports behind it, and the qualified name that ``FILE[::FUNC]`` means."""
+def _target(target: str) -> tuple[list[SourceFile], str | None, dict[str, str]]:
+    """The file with what it imports behind it, the qualified name that ``FILE[::FUNC]`` means, and models."""
     from ampclip_lint.lint.config import Configs, Settings
     from ampclip_lint.lint.errors import nearest
     from ampclip_lint.lint.gather import gather
+    from ampclip_lint.lint.registry import load_rules
     from ampclip_lint.syntax.functions import NotPython, function_names, matching
     from ampclip_lint.syntax.notebook import read_source
     from ampclip_lint.syntax.source import FileProblem, display_name, read_bytes
@@ -270,13 +271,14 @@ def _target(target: str) -> tuple[list[SourceFile], str | None]:
         known = function_names(source)
     except NotPython as error:
         _fail(f"{name}: {error}")
-    others = gather([path], Configs(Settings(isolated=True), {})).sources
-    files = [source, *(other for other in others.values() if other.name != name)]
+    with _tool_errors():
+        gathered = gather([path], Configs(Settings(), load_rules()))
+    files = [source, *(other for other in gathered.sources.values() if other.name != name)]
     if not separator:
-        return files, None
+        return files, None, gathered.models
     fitting = matching(function, known)
     if len(fitting) == 1:
-        return files, fitting[0]
+        return files, fitting[0], gathered.models
     if fitting:
         _fail(f"{name}: `{function}` may be {' or '.join(f'`{item}`' for item in fitting)}")
     _fail(f"{name}: no function `{function}`{nearest(function, known) or _some_of(known)}")

@@ -322,7 +322,7 @@ def _emptied(statement: ast.stmt) -> ast.stmt:
         spoiled = "[p.grad.fill_(7.0) for group in [].param_groups for p in group['params'] if p.grad is not None]"
         (spoil,) = ast.parse(spoiled).body
         spoil.value.generators[0].iter.value = call.args[0]  # type: ignore[attr-defined]
-        return spoil
+        return ast.If(ast.Constant(True), [statement, spoil], [])
     if isinstance(statement, ast.Expr):
         return ast.Pass()
     if isinstance(statement, ast.Assign):

@@ -50,7 +50,7 @@ class StubProgram:
     syntax_errors: list[Note] = field(default_factory=list)
 
 
-def analyse_program(files: Sequence[SourceFile], *, entries: object = None) -> StubProgram:
+def analyse_program(files: Sequence[SourceFile], *, entries: object = None, models: object = None) -> StubProgram:
     program = StubProgram()
     for file in files:
         try:

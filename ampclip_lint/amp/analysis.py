@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -13,6 +13,7 @@ from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.machine import Buffer, ScalerState, State, Table, as_if_disabled
+from ampclip_lint.amp.models import Models
 from ampclip_lint.amp.narrate import names_of, tested, trace_of
 from ampclip_lint.amp.ops import (
     OPERATIONS,
@@ -355,11 +356,15 @@ class ProgramAnalysis:
 
 
 def analyse_program(
-    files: Sequence[SourceFile], only: str | None = None, entries: Collection[str] | None = None
+    files: Sequence[SourceFile],
+    only: str | None = None,
+    entries: Collection[str] | None = None,
+    models: Mapping[str, str] | None = None,
 ) -> ProgramAnalysis:
     """
     Analyse files as one program; `only`: the qualified name of a function to read as the sole root; `entries`: the
-    files whose functions are read for their own sake, by default all.
+    files whose functions are read for their own sake, by default all; `models`: texts that stand for modules, by their
+    dotted names.
     """
     modules: list[ModuleIndex] = []
     problems: list[SyntaxProblem] = []
@@ -378,7 +383,13 @@ def analyse_program(
             position = Position(1, 1)
             text = str(error) or type(error).__name__
             problems.append(SyntaxProblem(Span(file.name, position, position), text, mentions_scaler(file.text)))
-    program = ProgramIndex(modules)
+    stands = Models(models or {})
+    program = ProgramIndex(modules, stands)
+    modelled = {module: stands.used_by(module) for module in modules}
+
+    def takes_part(info: FunctionInfo) -> bool:
+        return _direct(info) or bool(info.words & modelled[info.module])
+
     functions: list[FunctionAnalysis] = []
     if only is not None:
         wanted = [
@@ -390,7 +401,7 @@ def analyse_program(
         _one_fault_a_site(functions)
         return ProgramAnalysis(functions, problems, program)
     covered: set[FunctionInfo] = set()
-    for info in roots(program):
+    for info in roots(program, takes_part):
         if entries is not None and info.module.file.name not in entries:
             continue
         result = analyse_function(info, program)
@@ -400,7 +411,7 @@ def analyse_program(
     for info in _all(program):
         if entries is not None and info.module.file.name not in entries:
             continue
-        if info not in covered and info.outer is None and _direct(info):
+        if info not in covered and info.outer is None and takes_part(info):
             result = analyse_function(info, program)
             functions.append(result)
             covered |= result.__dict__.get("followed", set()) | {info}
@@ -433,13 +444,13 @@ def _direct(info: FunctionInfo) -> bool:
     return bool(words & SEEDS) or any(pair <= words for pair in pairs)
 
 
-def roots(program: ProgramIndex) -> list[FunctionInfo]:
+def roots(program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = _direct) -> list[FunctionInfo]:
     """Functions that lead to loss scaling and that no other such function calls."""
     table: dict[str, list[FunctionInfo]] = {}
     everything = list(_all(program))
     for info in everything:
         table.setdefault(info.name, []).append(info)
-    interesting = {info for info in everything if _direct(info)}
+    interesting = {info for info in everything if takes_part(info)}
     callers: dict[FunctionInfo, list[FunctionInfo]] = {}
     for info in everything:
         for name in info.calls:

@@ -238,6 +238,8 @@ OPTIMIZERS = frozenset(
         "ScheduledOptim",
     }
 )
+#: The class that every optimizer has for a base.
+OPTIMIZER_BASES = frozenset({"torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"})
 _OPTIMIZER_FACTORIES = frozenset(
     {"timm.optim.create_optimizer", "timm.optim.create_optimizer_v2", "timm.optim.optim_factory.create_optimizer"}
 )

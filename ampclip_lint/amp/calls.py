@@ -495,7 +495,7 @@ class Calls(Expressions):
             full = qualified(named, frame.info.module)
             if api.is_scaler(full):
                 self.scaler_evidence.add(self.ref(symbol.key, name))
-            elif full in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(full):
+            elif full in api.OPTIMIZER_BASES or api.is_optimizer(full):
                 self.optimizer_evidence.add(self.ref(symbol.key, name))
             cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
             if cls is not None:
@@ -580,10 +580,7 @@ class Calls(Expressions):
             kind_is_plain = not mine & overridden
             self.at(node)
             return self.new_scaler(None, arguments, node, None if kind_is_plain else info)
-        if any(
-            base in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or api.is_optimizer(base)
-            for base in outside
-        ):
+        if any(base in api.OPTIMIZER_BASES or api.is_optimizer(base) for base in outside):
             return self.new_optimizer(arguments, node, info)
         obj = Obj(key, Kind.INSTANCE, info)
         self.construct(info, obj, arguments, node)
@@ -1355,6 +1352,10 @@ class Calls(Expressions):
             if isinstance(first, Grads) or (isinstance(first, Tensor) and first.of_gradients):
                 return self.finite_test(node)
             return self.fresh(self.label(node), self.text(node))
+        if name == "isinstance" and len(arguments.positional) == 2:
+            known = self._is_instance(*arguments.positional)
+            if known is not None:
+                return Const(known)
         if name == "bool" and first is not None:
             return (
                 Cond(self.formula(self.as_test(first)))
@@ -1412,6 +1413,27 @@ class Calls(Expressions):
         if any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]) and api.says_clip(tail):
             return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
         return self.unknown_call(Ext(name), arguments, node)
+
+    def _is_instance(self, value: Value, cls: Value) -> bool | None:
+        """The answer of ``isinstance`` for what the program itself makes; None where that does not tell."""
+        classes = cls.items if isinstance(cls, Seq) else (cls,)
+        if isinstance(value, Sym) and any(isinstance(c, Ext) and c.name in api.OPTIMIZER_BASES for c in classes):
+            known = self.refs.get(value.key) in self.optimizer_evidence
+            return True if known else False if self.frame.info.module.is_model else None
+        if not isinstance(value, Obj) or not all(isinstance(c, (Cls, Ext)) for c in classes):
+            return None
+        mine = self.program.mro(value.cls) if value.cls is not None else []
+        if any(isinstance(c, Cls) and c.info in mine for c in classes):
+            return True
+        outside = [c.name for c in classes if isinstance(c, Ext)]
+        kinds = {
+            Kind.OPTIMIZER: any(name in api.OPTIMIZER_BASES for name in outside),
+            Kind.SCALER: any(api.is_scaler(name) for name in outside),
+        }
+        if value.kind in kinds:
+            return True if kinds[value.kind] else False if not outside else None
+        bases = set(self.program.outside_bases(value.cls)) if value.cls is not None else set()
+        return None if bases else False
 
     @staticmethod
     def _is_small(arguments: Arguments) -> bool:

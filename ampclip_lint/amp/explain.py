@@ -27,17 +27,19 @@ _RAISES = "raises"
 Lines = Iterator[str]
 
 
-def trace_text(files: Sequence[SourceFile], function: str | None) -> str:
+def trace_text(files: Sequence[SourceFile], function: str | None, models: Mapping[str, str] | None = None) -> str:
     """
     The lines that touch gradients: what they do, and the unit of each optimizer's gradients after them.
 
     The first file's functions are told; the others are there for what it imports from them.
     """
     sources = {file.name: file for file in files}
-    return _report(files, function, lambda analysis, linked: _Trace(analysis, linked, sources).lines(), "")
+    return _report(files, function, lambda analysis, linked: _Trace(analysis, linked, sources).lines(), "", models)
 
 
-def graph_text(files: Sequence[SourceFile], function: str, *, dot: bool = False) -> str:
+def graph_text(
+    files: Sequence[SourceFile], function: str, models: Mapping[str, str] | None = None, *, dot: bool = False
+) -> str:
     """The control-flow graph of a function with the states in it."""
     sources = {file.name: file for file in files}
 
@@ -45,7 +47,7 @@ def graph_text(files: Sequence[SourceFile], function: str, *, dot: bool = False)
         picture = _Picture(analysis, linked, sources)
         return picture.dot() if dot else picture.lines()
 
-    return _report(files, function, lines, "// " if dot else "")
+    return _report(files, function, lines, "// " if dot else "", models)
 
 
 def _report(
@@ -53,8 +55,9 @@ def _report(
     function: str | None,
     tell: Callable[[FunctionAnalysis, Linked], Lines],
     comment: str,
+    models: Mapping[str, str] | None,
 ) -> str:
-    program = analyse_program(files, only=function, entries={file.name for file in files[:1]})
+    program = analyse_program(files, function, {file.name for file in files[:1]}, models)
     sources = {file.name: file for file in files}
     parts: list[str] = []
     for problem in program.syntax_errors:

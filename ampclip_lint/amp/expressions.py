@@ -101,7 +101,10 @@ class Expressions(Builder):
         return (self.frame.id, self.twin.lineno, self.twin.col_offset, label)
 
     def at(self, call: cst.Call | None = None) -> None:
-        """Operations that follow stand here."""
+        """Operations that follow stand here; those of a model where it is called."""
+        if self.frame.info.module.is_model and self.frame.called_at is not None:
+            self.place = self.frame.called_at
+            return
         self.place = Place(self.frame, self.statement, self.twin, call)
 
     def fresh(self, label: Hashable, text: str = "") -> Sym:

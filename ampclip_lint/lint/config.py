@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,12 @@ from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.errors import ToolError, nearest
 from ampclip_lint.lint.rule import Rule
 from ampclip_lint.syntax.discover import DEFAULT_EXCLUDES, Excludes, gitignore_spec
+from ampclip_lint.syntax.source import FileProblem, decode, read_bytes
 
 OWN_FILE = "ampclip-lint.toml"
 TABLE = "ampclip-lint"
 FAIL_ON = ("error", "warning", "info", "never")
-KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "extend-exclude", "fail-on")
+KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "extend-exclude", "fail-on", "models")
 
 
 class ConfigError(ToolError):
@@ -45,6 +47,8 @@ class Config:
     exclude: tuple[str, ...] = DEFAULT_EXCLUDES
     extend_exclude: tuple[str, ...] = ()
     fail_on: str = "warning"
+    models: tuple[tuple[str, str], ...] = ()
+    """Dotted names of modules, with the Python text that stands for each."""
 
     @cached_property
     def excludes(self) -> Excludes:
@@ -262,4 +266,34 @@ def parse_config(path: Path, table: object, rules: Mapping[str, Rule]) -> Config
         exclude=words("exclude", table["exclude"]) if "exclude" in table else DEFAULT_EXCLUDES,
         extend_exclude=words("extend-exclude", table.get("extend-exclude", [])),
         fail_on=str(fail_on),
+        models=_models(path, table.get("models", {})),
     )
+
+
+def _models(path: Path, table: object) -> tuple[tuple[str, str], ...]:
+    """Check the models of wrappers: module name to Python text, or to the file that has it."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: `models` is not a table of module names to Python text")
+    found = []
+    for name, value in table.items():
+        where = f"{path}: `models.{name}`"
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f'{where} is not the name of a module: write it in quotes, as in models."acme.amp"')
+        if not isinstance(value, str):
+            raise ConfigError(f"{where} is neither Python text nor the path of a Python file")
+        text = value
+        if value.endswith(".py") and "\n" not in value:
+            file = Path(os.path.abspath(path)).parent / value
+            read = read_bytes(str(file), file)
+            source = read if isinstance(read, FileProblem) else decode(str(file), file, read)
+            if isinstance(source, FileProblem):
+                raise ConfigError(f"{where}: {value}: {source.reason}")
+            text, where = source.text, f"{where} ({value})"
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as error:
+            raise ConfigError(f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
+        if not any(isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)) for node in tree.body):
+            raise ConfigError(f"{where} defines no class and no function")
+        found.append((name, text))
+    return tuple(found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from ampclip_lint.amp.models import names_of
 from ampclip_lint.lint.config import Configs
 from ampclip_lint.syntax import prefilter
 from ampclip_lint.syntax.discover import Discovery, Found, discover
@@ -28,6 +29,8 @@ class Gathered:
     places: dict[str, Path] = field(default_factory=dict)
     """Where the file of a name stands."""
     problems: list[FileProblem] = field(default_factory=list)
+    models: dict[str, str] = field(default_factory=dict)
+    """The models of wrappers that the configurations describe."""
 
     @property
     def given(self) -> frozenset[str]:
@@ -62,11 +65,14 @@ def gather(
     reader = _Reader(Gathered(find_files(paths, configs)))
     remarks: list[tuple[Found, bytes]] = []
     for file in reader.result.found.files:
-        configs.of_file(place_of(file))  # a broken configuration ends the run, also where the file does not matter
+        # A broken configuration ends the run, also where the file does not matter.
+        reader.result.models.update(configs.of_file(place_of(file)).models)
+    reader.wrappers = frozenset(name.encode() for name in names_of(reader.result.models.values()))
+    for file in reader.result.found.files:
         data = reader.bytes_of(file, stdin or b"")
         if data is None:
             continue
-        if prefilter.is_candidate(file.name, data):
+        if prefilter.is_candidate(file.name, data, reader.wrappers):
             reader.candidates.append((file, data))
         if may_suppress(data):
             remarks.append((file, data))
@@ -88,6 +94,7 @@ def place_of(file: Found) -> Path:
 class _Reader:
     result: Gathered
     candidates: list[tuple[Found, bytes]] = field(default_factory=list)
+    wrappers: frozenset[bytes] = frozenset()
     _notebooks: dict[str, SourceFile | FileProblem] = field(default_factory=dict)
 
     def bytes_of(self, file: Found, stdin: bytes) -> bytes | None:
@@ -112,14 +119,16 @@ class _Reader:
         followed = follow(
             [(place_of(file), self._python(file, data)) for file, data in origins],
             [place_of(file) for file in self.result.found.files],
+            self.wrappers,
         )
         self.result.problems += followed.problems
         return self._select([*self.candidates, *followed.files]) if followed.files else chosen
 
     def _select(self, files: Sequence[tuple[Found, bytes]]) -> list[tuple[Found, bytes]]:
-        if not any(prefilter.is_seed(data) for _, data in files):
+        if not any(prefilter.is_seed(data, self.wrappers) for _, data in files):
             return []  # ... and no notebook need be opened.
-        return [files[index] for index in prefilter.select([(f.name, self._python(f, data)) for f, data in files])]
+        contents = [(file.name, self._python(file, data)) for file, data in files]
+        return [files[index] for index in prefilter.select(contents, self.wrappers)]
 
     def read(self, files: Iterable[tuple[Found, bytes]]) -> Iterator[SourceFile]:
         """The texts of files, those left out that turn out to have none."""

@@ -90,7 +90,7 @@ def lint_paths(
     }
     codes: frozenset[str] = frozenset().union(*codes_of.values())
     sources = {**files.sources, **files.commented}
-    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given)
+    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
     if files.sources:
         judge.run(list(files.sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
@@ -127,8 +127,10 @@ class _Judge:
         *,
         guarded: bool = False,
         given: Collection[str] | None = None,
+        models: Mapping[str, str] | None = None,
     ) -> None:
         self.given = given
+        self.models = models
         self.known = rules
         self.rules = [rule for code, rule in rules.items() if code in codes]
         self.sources = sources
@@ -149,7 +151,7 @@ class _Judge:
         from ampclip_lint.amp.analysis import analyse_program
 
         try:
-            program = analyse_program(files, entries=self.given)
+            program = analyse_program(files, entries=self.given, models=self.models)
         except Exception as error:
             if not self.guarded:
                 raise

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
+from typing import Protocol
 
 from ampclip_lint.syntax.source import SourceFile
 
@@ -167,8 +168,10 @@ def parse(file: SourceFile) -> ast.Module:
 class ModuleIndex:
     """One parsed file: what it defines and imports."""
 
-    def __init__(self, file: SourceFile, tree: ast.Module) -> None:
+    def __init__(self, file: SourceFile, tree: ast.Module, *, is_model: bool = False) -> None:
         self.file = file
+        self.is_model = is_model
+        """Whether it stands in for source that is not part of the program: nothing is shown in it."""
         self.tree = tree
         self.parts = _module_parts(file.name)
         self.name = ".".join(self.parts)
@@ -239,11 +242,20 @@ class ModuleIndex:
         return ".".join((*package, *((node.module,) if node.module else ())))
 
 
+class Stands(Protocol):
+    """Modules that stand in for source, by the dotted name that a program imports."""
+
+    def overriding(self, name: str) -> ModuleIndex | None: ...
+
+    def standing_in(self, name: str) -> ModuleIndex | None: ...
+
+
 class ProgramIndex:
     """All modules of a program, with the look-ups that cross files."""
 
-    def __init__(self, modules: Iterable[ModuleIndex]) -> None:
+    def __init__(self, modules: Iterable[ModuleIndex], models: Stands | None = None) -> None:
         self.modules = list(modules)
+        self.models = models
         self._by_tail: dict[str, list[ModuleIndex]] = {}
         for module in self.modules:
             for start in range(len(module.parts)):
@@ -262,7 +274,12 @@ class ProgramIndex:
         The module whose dotted name ends like this. Of several the one that `importer` would find first, looking from
         its own folder upwards; none where that does not tell.
         """
+        models = self.models
+        if models is not None and (model := models.overriding(name)) is not None:
+            return model
         found = self._by_tail.get(name, [])
+        if not found and models is not None:
+            return models.standing_in(name)
         if len(found) < 2 or importer is None:
             return found[0] if len(found) == 1 else None
         length = name.count(".") + 1
@@ -347,6 +364,11 @@ class ProgramIndex:
 
     def attributes(self, cls: ClassInfo) -> frozenset[str]:
         return frozenset().union(*(current.attributes for current in self.mro(cls)))
+
+
+def top_level_names(tree: ast.Module) -> frozenset[str]:
+    """The classes and functions that a module defines."""
+    return frozenset(n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def qualified(name: str, module: ModuleIndex) -> str:

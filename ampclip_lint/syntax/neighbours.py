@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,9 +29,9 @@ class Followed:
     problems: tuple[FileProblem, ...] = ()
 
 
-def follow(origins: Iterable[tuple[Path, bytes]], known: Iterable[Path]) -> Followed:
+def follow(origins: Iterable[tuple[Path, bytes]], known: Iterable[Path], wrappers: Collection[bytes] = ()) -> Followed:
     """What the `origins` (path, content) import, directly or through others, without the files that are `known`."""
-    walk = _Walk({os.path.realpath(path) for path in known})
+    walk = _Walk({os.path.realpath(path) for path in known}, wrappers)
     for path, data in origins:
         walk.queue.append((os.path.abspath(path), data, None))
     walk.run()
@@ -41,6 +41,7 @@ def follow(origins: Iterable[tuple[Path, bytes]], known: Iterable[Path]) -> Foll
 @dataclass
 class _Walk:
     known: set[str]
+    wrappers: Collection[bytes] = ()
     files: list[tuple[Found, bytes]] = field(default_factory=list)
     problems: list[FileProblem] = field(default_factory=list)
     #: Absolute path, content, and the names that are wanted from it; None for all that it imports.
@@ -107,7 +108,7 @@ class _Walk:
         if isinstance(data, FileProblem):
             self.problems.append(data)
             return None
-        return data if prefilter.is_candidate(name, data) else None
+        return data if prefilter.is_candidate(name, data, self.wrappers) else None
 
     def _find(self, folder: str, dotted: str) -> str | None:
         bare = dotted.lstrip(".")

@@ -10,12 +10,20 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 
 _SEED_WORDS = (b"GradScaler", b"unscale_", b"get_scale")
+#: Wrappers of a scaler that the engine has models of: all words of a row say that a file may use one.
+_MODELLED = (
+    (b"NativeScaler",),
+    (b"AmpOptimWrapper",),
+    (b"AMPOptimizer",),
+    (b"Accelerator", b"fp16"),
+    (b"Fabric", b"16-mixed"),
+)
 _HELPER_WORDS = (b"clip", b"backward", b".grad", b"_grad", b"optim", b".step(")
 _REEXPORT = re.compile(rb"\bGradScaler\s*\(|\bunscale_\(|\.scale\b")
 _IMPORT = re.compile(
@@ -27,9 +35,11 @@ _COMMENT = re.compile(rb"#[^\n]*")
 _BOUND = re.compile(rb"([.\w]+|\*)(?:[ \t\\]+as[ \t\\]+(\w+))?")
 
 
-def is_seed(data: bytes) -> bool:
-    """Whether the file itself speaks of a loss scaler."""
-    if any(word in data for word in _SEED_WORDS):
+def is_seed(data: bytes, wrappers: Collection[bytes] = ()) -> bool:
+    """Whether the file itself speaks of a loss scaler, or of one of the `wrappers` that the user has described."""
+    if any(word in data for word in (*_SEED_WORDS, *wrappers)):
+        return True
+    if any(all(word in data for word in row) for row in _MODELLED):
         return True
     # A scaler that came as an argument under any name: `s.scale(loss).backward()`; or `self.scaler.step(opt)` alone.
     if b".scale" in data and b"backward" in data:
@@ -42,9 +52,9 @@ def is_helper(data: bytes) -> bool:
     return any(word in data for word in _HELPER_WORDS)
 
 
-def is_candidate(name: str, data: bytes) -> bool:
+def is_candidate(name: str, data: bytes, wrappers: Collection[bytes] = ()) -> bool:
     """Whether `select` has to see the file at all."""
-    return is_seed(data) or is_helper(data) or _is_package(name)
+    return is_seed(data, wrappers) or is_helper(data) or _is_package(name)
 
 
 def mentions_scaler(text: str) -> bool:
@@ -52,13 +62,13 @@ def mentions_scaler(text: str) -> bool:
     return is_seed(text.encode("utf-8", "surrogatepass"))
 
 
-def select(files: Sequence[tuple[str, bytes]]) -> list[int]:
+def select(files: Sequence[tuple[str, bytes]], wrappers: Collection[bytes] = ()) -> list[int]:
     """The indices of the files (name, content) that make up the program, in order."""
     seeds = [
         index
         for index, (name, data) in enumerate(files)
         # A package that only passes GradScaler on would make a seed's friend of everything that imports it.
-        if is_seed(data) and not (_is_package(name) and not _REEXPORT.search(data))
+        if is_seed(data, wrappers) and not (_is_package(name) and not _REEXPORT.search(data))
     ]
     if not seeds or len(seeds) == len(files):
         return seeds
