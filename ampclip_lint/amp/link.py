@@ -256,7 +256,7 @@ class _Linker:
                     owned[optimizer] = frozenset(same)
                     taken.add(same[0])
         vague = [optimizer for optimizer in vague if owned[optimizer] is None]
-        called = {key for args in self._named("backward") for key in args[1] or ()}
+        called = {key for args in self._named("backward") for key in args[1] or ()} | self.low.called
         pairs = self._by_stem(vague, [key for key in modules if key not in taken])
         # What is only called says less than what somebody treats as a module.
         vague = [optimizer for optimizer in vague if optimizer not in pairs]
@@ -341,8 +341,11 @@ class _Linker:
         owners: frozenset[Key] | None = key[1]
         return owners
 
-    def owned_by(self, owners: frozenset[Key] | None, *, every: bool = True) -> tuple[Ref, ...]:
-        """The optimizers whose parameters a set of parameters holds, as far as the program shows it."""
+    def owned_by(self, owners: frozenset[Key] | None, *, known: bool = False) -> tuple[Ref, ...]:
+        """
+        The optimizers whose parameters a set of parameters holds, as far as the program shows it: with `known` only
+        those whose parameters are known, else all where the set has everything that anybody names.
+        """
         if len(self.optimizers) == 1:
             return (self.optimizers[0],)
         if owners is None:
@@ -356,7 +359,7 @@ class _Linker:
                 continue
             mine = self.owned.get(optimizer)
             if mine is None:
-                if covers and every:
+                if covers and not known:
                     found.append(optimizer)
             elif any(_within(a, b) or _within(b, a) for a in mine for b in owners):
                 found.append(optimizer)
@@ -493,14 +496,14 @@ class _Linker:
             return None
         if len(self.optimizers) == 1:
             return Backward(expr, (self.optimizers[0],), (), self.asks)
-        must = self.owned_by(reach) if reach else ()
+        must = self.owned_by(reach, known=any(self.owned.values())) if reach else ()
         if must and all(self.owned.get(optimizer) is not None for optimizer in self.optimizers):
             return Backward(expr, must, (), self.asks)
         if self._only_backward():
             return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
             unknown = tuple(o for o in self.optimizers if o not in must and self.owned.get(o) is None)
-            if must:
+            if must or unknown:
                 return Backward(expr, must, unknown, self.asks)
         return Backward(expr, (), tuple(self.optimizers), self.asks)
 
