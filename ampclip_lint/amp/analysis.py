@@ -90,7 +90,7 @@ class GradScalerDomain:
             op = replace(op, guarded=True)
         absent = {o for o, atom in self.linked.optional.items() if facts.value(atom)}
         if absent:
-            for name in ("must", "may", "optimizers"):
+            for name in ("must", "may", "vague", "optimizers"):
                 if hasattr(op, name):
                     op = replace(op, **{name: tuple(o for o in getattr(op, name) if o not in absent)})
         disabled = self.disabled(facts)

@@ -503,9 +503,20 @@ class _Linker:
             return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
             unknown = tuple(o for o in self.optimizers if o not in must and self.owned.get(o) is None)
-            if must or unknown:
+            if must:
                 return Backward(expr, must, unknown, self.asks)
+            # That the parameters of the others are not among them is sure only of what they are made from.
+            vague = tuple(o for o in self.optimizers if o not in unknown and not self._is_made_from_modules(o))
+            if unknown:
+                return Backward(expr, (), unknown, self.asks, vague)
         return Backward(expr, (), tuple(self.optimizers), self.asks)
+
+    def _is_made_from_modules(self, optimizer: Ref) -> bool:
+        """Whether the constructor got parameters of modules that have a name, rather than a list that came about."""
+        made = self.low.owned.get(self.low.keys[optimizer])
+        return bool(made) and all(
+            isinstance(key, tuple) and key[0] in ("param", "attr", "global") for key in made or ()
+        )
 
     def _only_backward(self) -> bool:
         """Whether one backward must have made all gradients of the function: a scaled one, with at most a plain one

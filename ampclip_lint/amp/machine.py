@@ -258,6 +258,9 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 if held.absent:
                     continue
                 state = state.with_buffer(optimizer, replace(held, maybe=held.maybe | units, backward_at=node))
+            for optimizer in op.vague:
+                if not state.buffer(optimizer).absent:
+                    state = state.with_buffer(optimizer, replace(state.buffer(optimizer), unknown=True))
             return Outcome(_renew(state, must))
         case Unscale(scaler, optimizer):
             return Outcome(state) if scaler in disabled else _unscale(scaler, optimizer, op.buffer, state, node)

@@ -43,12 +43,16 @@ class Scale:
 
 @dataclass(frozen=True)
 class Backward:
-    """A backward pass: a contribution of the loss's unit reaches the `must` buffers, and may reach the `may` ones."""
+    """
+    A backward pass: a contribution of the loss's unit reaches the `must` buffers, and may reach the `may` ones; of the
+    `vague` ones nothing is known behind it.
+    """
 
     loss: UnitExpr
     must: tuple[Ref, ...]
     may: tuple[Ref, ...] = ()
     asks: tuple[Subject, ...] = field(default=(), compare=False)
+    vague: tuple[Ref, ...] = ()
 
 
 @dataclass(frozen=True)
