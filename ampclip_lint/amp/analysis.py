@@ -258,17 +258,28 @@ class FunctionAnalysis:
             if isinstance(n.op, wanted) and getattr(n.op, "scaler", mark.scaler) == mark.scaler
         }
         start = cleared[-1] if cleared else 0
+        # What comes behind the next clearing makes other gradients.
+        ends = (visit.node, *(path[index].node for index in cleared))
         if any(here.node in backwards for here in path[start:-1]):
             return False  # There was one; what is missing went missing later.
-        for here, after in zip(path[start:], path[start + 1 :]):
+        asked = [
+            {g.atom for edge in graph.edges[here.node] if edge.target == after.node for g in edge.guards}
+            for here, after in zip(path[start:], path[start + 1 :])
+        ]
+        for index, (here, after) in enumerate(zip(path[start:], path[start + 1 :])):
+            # A condition that leads here again behind the branch is understood: no other arm comes here.
+            later = set().union(*asked[index + 1 :])
             others = [
                 edge.target
                 for edge in graph.edges[here.node]
                 if edge.target != after.node
-                and any(not isinstance(g.atom.predicate, Residue) and tested(g, graph, here.node) for g in edge.guards)
+                and any(
+                    not isinstance(g.atom.predicate, Residue) and g.atom not in later and tested(g, graph, here.node)
+                    for g in edge.guards
+                )
             ]
             for target in others:
-                if target in backwards or any(graph.leads_to(target, b, without=(visit.node,)) for b in backwards):
+                if target in backwards or any(graph.leads_to(target, b, without=ends) for b in backwards):
                     return True
         return False
 
