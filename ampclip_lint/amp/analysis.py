@@ -355,6 +355,19 @@ class FunctionAnalysis:
                         continue
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
+        self._tell_missing_gradients_once()
+
+    def _tell_missing_gradients_once(self) -> None:
+        """Where a step has no gradients, that the clips on the way had none is no finding of its own."""
+        passed: set[int] = set()
+        for marks in self._marks.values():
+            for mark, visit in marks:
+                if mark.kind is FaultKind.STEP_WITHOUT_GRADIENTS and not visit.world.doubt:
+                    passed.update(here.node for here in visit.path())
+        for index in passed & self._marks.keys():
+            self._marks[index] = [
+                (mark, visit) for mark, visit in self._marks[index] if mark.kind is not FaultKind.CLIP_WITHOUT_GRADIENTS
+            ]
 
 
 @dataclass
