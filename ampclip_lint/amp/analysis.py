@@ -20,10 +20,12 @@ from ampclip_lint.amp.ops import (
     Backward,
     Clip,
     ClipKind,
+    CompareReturnedNorm,
     Edit,
     NewScaler,
     Op,
     OptimizerStep,
+    RaiseOnNonfinite,
     Read,
     ScalerStep,
     Unscale,
@@ -46,6 +48,21 @@ SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
 
 _OF_MISSING_GRADIENTS = frozenset(
     {FaultKind.STEP_WITHOUT_GRADIENTS, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.UPDATE_WITHOUT_CHECK}
+)
+
+
+#: Where a fault can show, or a scaler be in use. A function that only makes scalers is not explored.
+_JUDGED = (
+    Backward,
+    Unscale,
+    Clip,
+    Edit,
+    Read,
+    ScalerStep,
+    OptimizerStep,
+    Update,
+    CompareReturnedNorm,
+    RaiseOnNonfinite,
 )
 
 
@@ -523,7 +540,7 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     for place, message in lowering.gaps:
         result.gaps.append(Gap(place.span if isinstance(place, Place) else result.span, message))
     linked = link(lowering)
-    if not linked.scalers:
+    if not linked.scalers or not any(isinstance(node.op, _JUDGED) for node in linked.graph.nodes):
         return result
     result.linked = linked
     result.domain = GradScalerDomain(linked)
