@@ -27,6 +27,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,7 @@ def main(given: Sequence[str] | None = None) -> int:
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         ready = [(folder, project) for folder, project in wanted if isinstance(folder, Path)]
         outcomes = [(project, Outcome(problem=folder)) for folder, project in wanted if isinstance(folder, str)]
-        for project, outcome in (*outcomes, *pool.imap(_one, ready)):
+        for project, outcome in chain(outcomes, pool.imap(_one, ready)):
             lines = [f"  not compared: {outcome.problem}"] if outcome.problem else list(report(project, outcome))
             failed |= outcome.problem is not None
             changed |= bool(lines)
