@@ -212,6 +212,11 @@ class Facts(Mapping[Subject, Answers]):
             return self
         return Facts({s: a for s, a in self._answers.items() if wanted(s)})
 
+    def with_answers(self, subject: Subject, answers: Answers) -> Facts:
+        """These facts with what is known of one subject replaced."""
+        fresh = {s: known for s, known in self._answers.items() if s != subject}
+        return Facts({**fresh, subject: answers} if answers else fresh)
+
     def shift(self, target: Subject, source: Subject, offset: int, window: Window) -> Facts:
         """After ``target = source + offset``: what was known of `source` now holds, shifted, of `target`."""
         moved: set[tuple[Predicate, bool]] = set()

@@ -2,18 +2,22 @@
 
 A *world* is a conjunction of facts about guards together with a client's state (property simulation, trace
 partitioning): states with different facts are kept apart, so that a test repeated later takes the same arm. The client
-says what an operation does to its state; edges assume guards. Facts that no later test can ask for are dropped, which
-is what lets worlds meet again. Every world remembers the first world it came from: the witness path of a finding.
+says what an operation does to its state; edges assume guards. Facts that no later test can ask for are dropped, and
+worlds in one state that together leave a fact open go on as one, which loses nothing. Every world remembers the worlds
+that it came from: the witness path of a finding.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
 from ampclip_lint.flow.facts import (
+    NOTHING,
+    Answers,
     Atom,
     Facts,
     Forget,
@@ -25,7 +29,7 @@ from ampclip_lint.flow.facts import (
     Window,
     apply_fact_op,
 )
-from ampclip_lint.flow.graph import Graph, Node
+from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
 
 S = TypeVar("S", bound=Hashable)
 
@@ -57,21 +61,42 @@ class World(Generic[S]):
 
 @dataclass
 class Visit(Generic[S]):
-    """A world at a node, and the visit that first led to it."""
+    """A world at a node, with the visit and the edge that first led to it.
+
+    `members` are the worlds that it stands for together, where it is the sum of some that differ in one fact.
+    """
 
     node: int
     world: World[S]
     parent: Visit[S] | None
+    edge: Edge | None = None
+    members: tuple[Visit[S], ...] = ()
 
     def path(self) -> list[Visit[S]]:
-        """From the entry to here."""
+        """From the entry to here: one way that a single run can take."""
         steps: list[Visit[S]] = []
+        guards: list[Guard] = []
         visit: Visit[S] | None = self
         while visit is not None:
-            steps.append(visit)
-            visit = visit.parent
+            member = visit._member(guards)
+            steps.append(member if steps else visit)
+            guards += member.edge.guards if member.edge is not None else ()
+            visit = member.parent
         steps.reverse()
         return steps
+
+    def _member(self, later: Sequence[Guard]) -> Visit[S]:
+        """The one of the worlds that can go on as the path does, over edges with these guards, the nearest last."""
+        visit = self
+        while visit.members:
+            known = visit.world.facts
+            told = {s for m in visit.members for s, answers in m.world.facts.items() if known.get(s) != answers}
+            asked = next((guard for guard in reversed(later) if guard.atom.subject in told), None)
+            fitting = visit.members
+            if asked is not None:
+                fitting = tuple(m for m in fitting if m.world.facts.assume(asked.atom, asked.holds) is not None)
+            visit = fitting[0] if fitting else visit.members[0]
+        return visit
 
 
 @dataclass
@@ -97,52 +122,155 @@ def solve(
     facts: Facts | None = None,
 ) -> Exploration[S]:
     """Run the domain over the graph until nothing new is reached, or the budget is used up."""
-    window = Window.of(graph.atoms())
-    live = live_subjects(graph)
-    result: Exploration[S] = Exploration(graph)
-    seen: dict[int, dict[Hashable, str]] = {}
-    certain: deque[Visit[S]] = deque()
-    doubtful: deque[Visit[S]] = deque()
-    total = 0
-
-    def reach(node: int, world: World[S], parent: Visit[S] | None) -> None:
-        nonlocal total
-        wanted = live[node]
-        facts = world.facts.keep(lambda subject: subject in wanted)
-        here = seen.setdefault(node, {})
-        if len(here) >= worlds_per_node:
-            result.joined.add(node)
-            facts, world = Facts(), World(Facts(), world.state, world.doubt or "joined")
-        key = (facts, domain.key(world.state))
-        # A world seen without doubt says all that the same world in doubt could say.
-        if key in here and (here[key] == "" or world.doubt):
-            return
-        here[key] = world.doubt
-        if total >= worlds_in_all:
-            result.exhausted = True
-            return
-        total += 1
-        visit = Visit(node, World(facts, world.state, world.doubt), parent)
-        result.visits.setdefault(node, []).append(visit)
-        (doubtful if world.doubt else certain).append(visit)
-
+    search = _Search(graph, domain, worlds_per_node, worlds_in_all)
     for state in entry:
-        reach(0, World(facts or Facts(), state), None)
-    # Definite worlds first: the witness that a finding shows is then a definite one whenever there is one.
-    while certain or doubtful:
-        visit = certain.popleft() if certain else doubtful.popleft()
-        if result.exhausted:
-            break
-        node, world = graph.nodes[visit.node], visit.world
-        for after in _after(node, world, domain, window):
-            for edge in graph.edges[visit.node]:
+        search.reach(0, World(facts or Facts(), state), None, None)
+    search.run()
+    return search.result
+
+
+class _Search(Generic[S]):
+    """
+    The work list: nodes in the order of the graph, so that the worlds of all arms of a branch are there when the node
+    behind it is explored, and those that differ in nothing that matters can go on as one.
+
+    Definite worlds come first: the witness that a finding shows is then a definite one whenever there is one.
+    """
+
+    def __init__(self, graph: Graph, domain: Domain[S], worlds_per_node: int, worlds_in_all: int) -> None:
+        self.graph = graph
+        self.domain = domain
+        self.worlds_per_node = worlds_per_node
+        self.worlds_in_all = worlds_in_all
+        self.window = Window.of(graph.atoms())
+        self.live = live_subjects(graph)
+        self.rank = {index: rank for rank, index in enumerate(graph.reachable())}
+        #: Subjects that operations ask for: a world without such a fact is not the sum of those with it.
+        self.told = frozenset(s for node in graph.nodes for s in getattr(node.op, "asks", None) or ())
+        self.domains = _constant_domains(graph)
+        self.result: Exploration[S] = Exploration(graph)
+        self.explored: dict[int, dict[Hashable, list[tuple[Facts, str]]]] = {}
+        self.count: dict[int, int] = {}
+        self.waiting: dict[tuple[bool, int], list[Visit[S]]] = {}
+        self.queue: list[tuple[bool, int, int]] = []
+        self.total = 0
+
+    def reach(self, node: int, world: World[S], parent: Visit[S] | None, edge: Edge | None) -> None:
+        """Note a world at a node, to be explored in its turn."""
+        wanted = self.live[node]
+        facts = world.facts.keep(lambda subject: subject in wanted)
+        visit = Visit(node, World(facts, world.state, world.doubt), parent, edge)
+        place = (bool(world.doubt), node)
+        if place not in self.waiting:
+            self.waiting[place] = []
+            heappush(self.queue, (place[0], self.rank[node], node))
+        self.waiting[place].append(visit)
+
+    def run(self) -> None:
+        while self.queue and not self.result.exhausted:
+            doubtful, _, node = heappop(self.queue)
+            for visit in self._merged(self.waiting.pop((doubtful, node))):
+                fresh = self._admit(visit)
+                if self.result.exhausted:
+                    return
+                if fresh is not None:
+                    self._explore(fresh)
+
+    def _explore(self, visit: Visit[S]) -> None:
+        for after in _after(self.graph.nodes[visit.node], visit.world, self.domain, self.window):
+            for edge in self.graph.edges[visit.node]:
                 assumed: Facts | None = after.facts
                 for guard in edge.guards:
                     if assumed is not None:
                         assumed = assumed.assume(guard.atom, guard.holds)
                 if assumed is not None:
-                    reach(edge.target, World(assumed, after.state, after.doubt or edge.doubt), visit)
-    return result
+                    self.reach(edge.target, World(assumed, after.state, after.doubt or edge.doubt), visit, edge)
+
+    def _admit(self, visit: Visit[S]) -> Visit[S] | None:
+        """The visit as it is explored; None where one that was explored before says as much."""
+        node, world = visit.node, visit.world
+        if self.count.get(node, 0) >= self.worlds_per_node:
+            self.result.joined.add(node)
+            world = World(Facts(), world.state, world.doubt or "joined")
+            visit = Visit(node, world, visit.parent, visit.edge, visit.members)
+        alike = self.explored.setdefault(node, {}).setdefault(self.domain.key(world.state), [])
+        if any((not doubt or world.doubt) and self._covers(facts, world.facts) for facts, doubt in alike):
+            return None
+        if self.total >= self.worlds_in_all:
+            self.result.exhausted = True
+            return None
+        self.total += 1
+        self.count[node] = self.count.get(node, 0) + 1
+        alike.append((world.facts, world.doubt))
+        self.result.visits.setdefault(node, []).append(visit)
+        return visit
+
+    def _covers(self, general: Facts, special: Facts) -> bool:
+        """Whether every run that the special facts allow is one that the general facts allow."""
+        if any(not known <= special.get(subject, NOTHING) for subject, known in general.items()):
+            return False
+        return all(general.get(s, NOTHING) == known for s, known in special.items() if s in self.told)
+
+    def _merged(self, visits: list[Visit[S]]) -> list[Visit[S]]:
+        """Worlds with one state that differ in one fact only, and have all its values, put together."""
+        groups: dict[tuple[Hashable, str], dict[Facts, Visit[S]]] = {}
+        for visit in visits:
+            alike = groups.setdefault((self.domain.key(visit.world.state), visit.world.doubt), {})
+            alike.setdefault(visit.world.facts, visit)
+        return [visit for alike in groups.values() for visit in self._sum(alike).values()]
+
+    def _sum(self, worlds: dict[Facts, Visit[S]]) -> dict[Facts, Visit[S]]:
+        subjects = list(dict.fromkeys(s for facts in worlds for s in facts if s not in self.told))
+        grown = len(worlds) > 1
+        while grown:
+            grown = False
+            for subject in subjects:
+                by_rest: dict[Facts, list[Facts]] = {}
+                for facts in worlds:
+                    by_rest.setdefault(facts.with_answers(subject, NOTHING), []).append(facts)
+                for rest, those in by_rest.items():
+                    found = self._complementary(subject, those) if len(those) > 1 else None
+                    if found is None:
+                        continue
+                    common, parts = found
+                    members = tuple(worlds.pop(facts) for facts in parts)
+                    facts = rest.with_answers(subject, common)
+                    one = members[0].world
+                    if facts not in worlds:
+                        summed = World(facts, one.state, one.doubt)
+                        worlds[facts] = Visit(members[0].node, summed, None, None, members)
+                    grown = True
+        return worlds
+
+    def _complementary(self, subject: Subject, those: Sequence[Facts]) -> tuple[Answers, Sequence[Facts]] | None:
+        """What is left of the answers about a subject, and whose sum that is."""
+        for one in those:
+            for other in those:
+                first, second = one.get(subject, NOTHING), other.get(subject, NOTHING)
+                differ = first ^ second
+                if len(differ) == 2 and len({predicate for predicate, _ in differ}) == 1:
+                    return first & second, (one, other)
+        values = self.domains.get(subject)
+        if values is not None and values <= {facts.get(subject, NOTHING) for facts in those}:
+            return NOTHING, [facts for facts in those if facts.get(subject, NOTHING) in values]
+        return None
+
+
+def _constant_domains(graph: Graph) -> dict[Subject, frozenset[Answers]]:
+    """What can be known of subjects that are only ever set to constants."""
+    found: dict[Subject, set[Answers]] = {}
+    moved: set[Hashable] = set()
+    for node in graph.nodes:
+        match node.op:
+            case SetConstant(target, value):
+                found.setdefault(target, set()).add(Facts().set_constant(target, value)[target])
+            case Forget(symbol):
+                moved.add(symbol)
+            case Shift(target, _, _):
+                moved |= target.mentions
+            case Learn(atom, _):
+                moved |= atom.subject.mentions
+    return {subject: frozenset(values) for subject, values in found.items() if not subject.mentions & moved}
 
 
 def _after(node: Node, world: World[S], domain: Domain[S], window: Window) -> Iterator[World[S]]:
