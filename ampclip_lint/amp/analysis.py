@@ -35,7 +35,7 @@ from ampclip_lint.amp.ops import (
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, Position, Span
-from ampclip_lint.flow.facts import Atom, Facts, Residue, Shift, Subject
+from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
@@ -242,6 +242,8 @@ class FunctionAnalysis:
         # A clearing that belongs to another backward, in an arm of its own, is no clearing for this one.
         others = [n.index for n in graph.nodes if isinstance(n.op, (Backward, *steps)) and n.index != mark.at]
         counters = {n.op.target for n in graph.nodes if isinstance(n.op, Shift)}
+        # What each round gets anew (an element, the answer of a call) may itself count the batches of a window.
+        renewed = {n.op.symbol for n in graph.nodes if isinstance(n.op, Forget)}
         asked_at: dict[Subject, set[int]] = {}
         for index, out in enumerate(graph.edges):
             for edge in out:
@@ -249,7 +251,11 @@ class FunctionAnalysis:
                     asked_at.setdefault(guard.atom.subject, set()).add(index)
         for here, after in zip(path[start:again], path[start + 1 :]):
             for edge in graph.edges[here.node]:
-                lone = any(len(asked_at[g.atom.subject]) == 1 and g.atom.subject not in counters for g in edge.guards)
+                lone = any(
+                    (len(asked_at[g.atom.subject]) == 1 or g.atom.subject.mentions & renewed)
+                    and g.atom.subject not in counters
+                    for g in edge.guards
+                )
                 if edge.target != after.node and lone:
                     for clear in clears:
                         cleared = edge.target == clear or graph.leads_to(edge.target, clear, without=(mark.at,))

@@ -554,9 +554,14 @@ def _as_if_stepped(state: State, optimizer: Ref, scaler: Ref | None) -> State:
 
 
 def _promote(state: State, optimizers: Iterable[Ref]) -> State:
-    """Where only one kind of contribution can be in a buffer that the program names, it must be."""
+    """
+    Where only one kind of contribution can be in a buffer that the program names, it must be; unless an update has
+    passed since: then it is rather what another optimizer's loss left there, if anything.
+    """
     for optimizer in optimizers:
         held = state.buffer(optimizer)
+        if any(unit.age is not Age.CURRENT for unit in held.maybe):
+            continue
         if held.applied and len(held.maybe) == 1:
             state = state.with_buffer(optimizer, Buffer(units=held.maybe, backward_at=held.backward_at))
         elif not held.units and len(held.maybe) == 1 and not held.unknown:
