@@ -37,7 +37,7 @@ MISJUDGED: dict[str, str] = {
     "bad_loss_scaler_wrapper": "train.py alone: a call of a class leads to no `__call__`, so there is no root",
     "bad_mixin_logs_before_super": "train.py speaks of no gradients, and with it the prefilter drops the mixin",
     "bad_on_event_methods": "a dispatcher is not followed, and a name made with an f-string is not known",
-    "bad_many_steps": "more than six functions of one name lead to no callers, so the loop is no root",
+    "bad_many_steps": "the prefilter drops train.py, and more than six functions of one name lead to no callers",
     "bad_spike_returns_early": "train.py, which has the loop, speaks of no gradients: the prefilter drops it",
     # A false alarm, or one beside the right finding.
     "bad_class_based_closure": "a nested function is called again with no relation between its counters: AMP308",
