@@ -459,8 +459,30 @@ def known(folder: Path = ROOT / "fixtures") -> Iterator[str]:
                 reason = " ".join(program.reasons)
                 yield f"- `{program.name}`{also} in [fixtures/{path.name}](../fixtures/{path.name}): {reason}"
             yield ""
+    for prefix, direction in (("fp_ok_", "reported, but right"), ("fn_bad_", "wrong, but not reported")):
+        programs_of_several = sorted((folder / "programs").glob(f"{prefix}*/train.py"))
+        if not programs_of_several:
+            continue
+        found = True
+        yield f"### Programs of several files: {direction}\n"
+        for path in programs_of_several:
+            yield known_folder(path.parent)
+        yield ""
     if not found:
         yield "At present there is none."
+
+
+_KNOWN = re.compile(r"# known: (\S.*)")
+
+
+def known_folder(folder: Path) -> str:
+    """The entry of one program of several files: what is expected of it anywhere, and the reasons anywhere in it."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
+    codes = sorted({found.code for path, text in texts.items() for found in parse_expectations(text, path.name)})
+    also = f" ({', '.join(codes)})" if codes else ""
+    place = f"fixtures/programs/{folder.name}"
+    reason = " ".join(reason for text in texts.values() for reason in _KNOWN.findall(text))
+    return f"- `{folder.name}`{also} in [{place}](../{place}): {reason}"
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

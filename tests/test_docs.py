@@ -80,6 +80,22 @@ def test_known_misjudgements_are_told_by_rule_and_direction(tmp_path: Path) -> N
     ]
 
 
+def test_known_misjudgements_of_several_files_are_told_by_direction(tmp_path: Path) -> None:
+    for name in ("fp_ok_a", "fn_bad_b", "bad_c"):
+        (tmp_path / "programs" / name / "utils").mkdir(parents=True)
+        (tmp_path / "programs" / name / "train.py").write_text(
+            "# Why it is done.\n# known: Nobody looks there.\nstep()\n"
+        )
+    (tmp_path / "programs" / "fp_ok_a" / "utils" / "grad.py").write_text("clip()  # expect: AMP101, AMP202\n")
+    place = "[fixtures/programs/fp_ok_a](../fixtures/programs/fp_ok_a)"
+    assert [line for line in build.known(tmp_path) if line] == [
+        "### Programs of several files: reported, but right\n",
+        f"- `fp_ok_a` (AMP101, AMP202) in {place}: Nobody looks there.",
+        "### Programs of several files: wrong, but not reported\n",
+        "- `fn_bad_b` in [fixtures/programs/fn_bad_b](../fixtures/programs/fn_bad_b): Nobody looks there.",
+    ]
+
+
 # --- the automaton ---------------------------------------------------------------------------------------------------
 
 
