@@ -586,8 +586,8 @@ def test_version() -> None:
 @pytest.fixture
 def explain_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("ampclip_lint.amp.explain")
-    module.trace_text = lambda files, function: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
-    module.graph_text = lambda files, function, *, dot: f"graph {function} {dot}\n"  # type: ignore[attr-defined]
+    module.trace_text = lambda files, function, models: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
+    module.graph_text = lambda files, function, models, *, dot: f"graph {function} {dot}\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ampclip_lint.amp.explain", module)
 
 

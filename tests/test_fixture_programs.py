@@ -30,25 +30,11 @@ FLAGGED = ("bad_", "fp_ok_")
 
 # What is judged wrongly today and is to become right: the names of the folders stay as they should be judged.
 MISJUDGED: dict[str, str] = {
-    # Missed.
     "bad_callback_list": "a dispatcher whose words do not speak of gradients is not followed; list.append neither",
     "bad_event_dict": "handlers in a dict of lists are not followed to where they are fired",
-    "bad_loss_scaler_clips_scaled": "train.py alone: a call of a class leads to no `__call__`, so there is no root",
-    "bad_loss_scaler_wrapper": "train.py alone: a call of a class leads to no `__call__`, so there is no root",
-    "bad_mixin_logs_before_super": "train.py speaks of no gradients, and with it the prefilter drops the mixin",
     "bad_on_event_methods": "a dispatcher is not followed, and a name made with an f-string is not known",
-    "bad_many_steps": "the prefilter drops train.py, and more than six functions of one name lead to no callers",
-    "bad_spike_returns_early": "train.py, which has the loop, speaks of no gradients: the prefilter drops it",
-    # A false alarm, or one beside the right finding.
-    "bad_class_based_closure": "a nested function is called again with no relation between its counters: AMP308",
     "bad_private_state_check": "a test of the scaler's own stage is not understood: AMP202",
-    "bad_step_method_counter": "the prefilter drops the loop; a method's counters are not related over calls: AMP308",
-    "ok_class_based_closure": "a nested function is called again with no relation between its counters: AMP308",
-    "ok_event_dict": "a registered nested function is taken to be called again and again by itself: AMP202, AMP103",
-    "ok_many_steps_multi_optimizer": "more than six functions of one name lead to no callers: AMP203",
     "ok_private_state_check": "a test of the scaler's own stage is not understood: AMP202, AMP101",
-    "ok_step_method_counter": "the prefilter drops the loop; a method's counters are not related over calls: AMP308",
-    "ok_template_method_super": "super() in a mixin does not go on to the bases after it: AMP101, AMP501",
 }
 
 # As in tests/test_fixtures_torch.py: what shows in the applied gradients, and what shows once a gradient overflows.

@@ -76,13 +76,26 @@ def test_what_a_seed_imports_belongs_to_the_program(importing: str, helper: str)
     assert chosen(files) == ["pkg/train.py", helper]
 
 
-def test_what_imports_a_seed_belongs_to_the_program_if_it_handles_gradients() -> None:
+def test_what_imports_a_seed_belongs_to_the_program_whatever_it_speaks_of() -> None:
     files = {
-        "engine.py": "class Engine:\n    def clip(self): self.scaler.unscale_(self.opt)\n",
-        "main.py": "from engine import Engine\nengine.backward(loss)\nengine.clip()\n",
-        "cli.py": "from engine import Engine\nEngine().fit()\n",
+        "lib/engine.py": "class Engine:\n    def clip(self): self.scaler.unscale_(self.opt)\n",
+        "lib/__init__.py": "from .engine import Engine\n",
+        "main.py": "from lib import Engine\nclass Glue:\n    def fit(self):\n        Engine().run()\n",
+        "cli.py": "from main import Glue\nGlue().fit()\n",
+        "setup.py": "from cli import main\n",
+        "other.py": "import os\n",
     }
-    assert chosen(files) == ["engine.py", "main.py"]
+    assert chosen(files) == ["lib/engine.py", "lib/__init__.py", "main.py", "cli.py"]
+
+
+def test_bases_of_classes_belong_to_the_program_whatever_they_speak_of() -> None:
+    files = {
+        "base.py": "from root import Root\nclass Base(Root):\n    def run(self):\n        self.go()\n",
+        "root.py": "class Root: pass\n",
+        "train.py": f"from base import Base\nfrom plain import x\nclass T(Base):\n    def go(self):\n        {SEED}",
+        "plain.py": "x = 1\n",
+    }
+    assert chosen(files) == ["base.py", "root.py", "train.py"]
 
 
 def test_a_package_passes_names_on() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
+from ampclip_lint.amp.calls import MAX_NAMESAKES
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -497,12 +498,15 @@ def roots(program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = _d
     everything = list(_all(program))
     for info in everything:
         table.setdefault(info.name, []).append(info)
+    for cls in program.classes():
+        # Whoever makes an instance may call it, too.
+        table.setdefault(cls.name, []).extend(cls.entries)
     interesting = {info for info in everything if takes_part(info)}
     callers: dict[FunctionInfo, list[FunctionInfo]] = {}
     for info in everything:
         for name in info.calls:
             named = table.get(name, ())
-            if 0 < len(named) <= 6:
+            if len(named) <= MAX_NAMESAKES:
                 for callee in named:
                     callers.setdefault(callee, []).append(info)
     pending = list(interesting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -140,6 +140,8 @@ GENERIC = frozenset(
     }
 )
 MAX_DEPTH = 14
+#: A bare name that more functions have says nothing of what it does.
+MAX_NAMESAKES = 40
 #: The words of functions that only look at objects or keep them.
 _HARMLESS = (
     "save",
@@ -202,6 +204,8 @@ class Calls(Expressions):
         self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
+        #: Activations of functions that have nested ones.
+        self.closing: dict[int, Frame] = {}
         self.holds: set[tuple[Key, Key]] = set()
 
     # -- the call itself --------------------------------------------------------------------------------------------
@@ -335,9 +339,11 @@ class Calls(Expressions):
             table = {}
             for info in self.program.functions():
                 table.setdefault(info.name, []).append(info)
+            for cls in self.program.classes():
+                table.setdefault(cls.name, []).extend(cls.entries)
             self.program.__dict__["_by_name"] = table
         found: list[FunctionInfo] = table.get(name, [])
-        return found if len(found) <= 6 else []
+        return found if len(found) <= MAX_NAMESAKES else []
 
     def concrete(self, info: FunctionInfo) -> ConcreteFunction:
         found = self.concretes.get(info)
@@ -365,11 +371,13 @@ class Calls(Expressions):
         frame: Frame | None = self.frame
         while frame is not None:
             if frame.info is info and frame.self_value == function.bound:
+                self.escape(arguments.all(), node)
                 return self.opaque(function, arguments, node)
             frame = frame.caller
         if self.depth() >= MAX_DEPTH:
             self.at(node)
             self.gaps.append((self.place, f"calls are followed {MAX_DEPTH} deep; `{info.qualname}` was not entered"))
+            self.escape(arguments.all(), node)
             return self.opaque(function, arguments, node)
         self.at(node)
         return self.enter(
@@ -427,16 +435,14 @@ class Calls(Expressions):
             self.twin = info.node.body[0] if info.node.body else self.twin
             self.join(scope.returns, ("return", number))
             value = self.flow.env.pop(("ret", number), NONE)
-            self.after_body(frame)
+            if info.inner and not self.dead and not self.scratch:
+                self.closing[number] = frame
         finally:
             self.frame, self.statement, self.twin, self.place = saved
         if not info.inner:
             for key in [k for k in self.flow.env if isinstance(k, tuple) and k[0] == "v" and k[1] == number]:
                 del self.flow.env[key]
         return value
-
-    def after_body(self, frame: Frame) -> None:
-        """Hook for what a root does when its body ends."""
 
     def suite(self, body: object, twins: object) -> None:
         raise NotImplementedError
@@ -1489,16 +1495,8 @@ class Calls(Expressions):
             self.consume([self.tensor(unit_of(grads), (grads,), node) for grads in shown])
         if "backward" in tail and arguments.all():
             self.emit(Draft("outside_backward"))
-        quiet = tail[:1].isupper() or any(word in callee.lower() for word in _HARMLESS)
-        escaping = []
-        for value in arguments.all():
-            for item in value.items if isinstance(value, Seq) else (value,):
-                item = self.one(item)
-                if isinstance(item, (Sym, Obj)) and (key := self.key_of(item)) is not None:
-                    escaping.append(self.ref(key, item.text))
-        if escaping and not quiet:
-            self.at(node)
-            self.emit(Draft("escape", (tuple(escaping),)))
+        if not (tail[:1].isupper() or any(word in callee.lower() for word in _HARMLESS)):
+            self.escape(arguments.all(), node)
         reach = self.reach_of(arguments.all())
         key = self.key_of(function)
         if isinstance(function, Sym) and key is not None:
@@ -1516,6 +1514,18 @@ class Calls(Expressions):
         if self.no_grad:
             reach = frozenset()
         return Tensor(PLAIN, reach, base=self.fresh(self.label(node), _code(node)[:60]))
+
+    def escape(self, values: Iterable[Value], node: cst.Call) -> None:
+        """Code that is not read got these: nothing is known any more of the scalers and optimizers among them."""
+        escaping = []
+        for value in values:
+            for item in value.items if isinstance(value, Seq) else (value,):
+                item = self.one(item)
+                if isinstance(item, (Sym, Obj)) and (key := self.key_of(item)) is not None:
+                    escaping.append(self.ref(key, item.text))
+        if escaping:
+            self.at(node)
+            self.emit(Draft("escape", (tuple(escaping),)))
 
     # -- clipping ---------------------------------------------------------------------------------------------------
 

@@ -292,7 +292,7 @@ class Expressions(Builder):
             case Tensor() if name in ("grad",):
                 return Sym(("attr", base.base if base.base is not None else base, name), text=self.text(node))
             case Super(cls, of):
-                method = self._super_method(cls, name)
+                method = self._super_method(cls, of, name)
                 return Fn(method, -1, of) if method else Method(of, name)
             case Cls(info):
                 method = self.program.method(info, name)
@@ -334,8 +334,12 @@ class Expressions(Builder):
     def call_expression(self, node: cst.Call) -> Value:
         raise NotImplementedError
 
-    def _super_method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
-        for current in self.program.mro(cls)[1:]:
+    def _super_method(self, cls: ClassInfo, of: Value, name: str) -> FunctionInfo | None:
+        """The method that ``super().name`` in a method of `cls` means for `of`, an instance of it or of one below."""
+        below = of.cls if isinstance(of, Obj) and of.cls is not None else of.info if isinstance(of, Cls) else cls
+        order = self.program.mro(below)
+        behind = order[order.index(cls) + 1 :] if cls in order else self.program.mro(cls)[1:]
+        for current in behind:
             if name in current.methods:
                 return current.methods[name]
         return None

@@ -997,6 +997,7 @@ class Lowering(Calls):
 
         def once() -> None:
             self.enter(info, lexical, instance, None, "body")
+            self.call_from_outside()
 
         if not endless:
             once()
@@ -1062,29 +1063,34 @@ class Lowering(Calls):
         options = value.options if isinstance(value, Choice) else (value,)
         return next((option for option in options if isinstance(option, Obj) and option.cls is None), None)
 
-    def after_body(self, frame: Frame) -> None:
-        """Nested functions that take part and that nothing has called are called from outside, again and again."""
-        if not frame.info.inner or self.dead or self.scratch:
-            return
-        for inner in frame.info.inner.values():
-            if inner in self.followed or inner in self.closures or inner.is_generator:
-                continue
-            if not inner.words & {"backward", "unscale_", "GradScaler", "get_scale"}:
-                continue
-            if any(
-                isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == inner.name
-                for call in ast.walk(frame.info.node)
-            ):
-                continue  # Its calls stand where nothing leads to.
-            saved = (self.frame, self.statement, self.twin, self.place)
-            self.twin = frame.info.node.body[-1]
-            self.at()
+    def call_from_outside(self) -> None:
+        """
+        Nested functions that train and that nothing has called are called from outside, again and again: a training
+        step that was given to an engine. One that only clips or steps says nothing without what calls it when.
+        """
+        for frame in list(self.closing.values()):
+            for inner in frame.info.inner.values():
+                if self.dead or inner in self.followed or inner in self.closures or inner.is_generator:
+                    continue
+                if "backward" not in inner.words or self._is_called_by_name(inner, frame.info):
+                    continue
+                saved = (self.frame, self.statement, self.twin, self.place)
+                self.frame, self.twin = frame, frame.info.node.body[-1]
+                self.at()
 
-            def call(inner: FunctionInfo = inner) -> None:
-                self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
+                def call(inner: FunctionInfo = inner, frame: Frame = frame) -> None:
+                    self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
 
-            self._loop(lambda: (self.fork(), self.fork()), call, None, self.twin, "while")
-            self.frame, self.statement, self.twin, self.place = saved
+                self._loop(lambda: (self.fork(), self.fork()), call, None, self.twin, "while")
+                self.frame, self.statement, self.twin, self.place = saved
+
+    @staticmethod
+    def _is_called_by_name(inner: FunctionInfo, outer: FunctionInfo) -> bool:
+        """Whether there are calls of a nested function, though nothing may lead to them."""
+        return any(
+            isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == inner.name
+            for call in ast.walk(outer.node)
+        )
 
 
 def _attribute_targets(node: ast.AST, self_name: str) -> list[str]:

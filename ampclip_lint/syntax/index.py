@@ -120,6 +120,11 @@ class ClassInfo:
                             found.add(target.attr)
         return frozenset(found)
 
+    @property
+    def entries(self) -> list[FunctionInfo]:
+        """What runs where an instance is made, and where it is called."""
+        return [self.methods[name] for name in ("__init__", "__call__") if name in self.methods]
+
     @cached_property
     def fields(self) -> dict[str, ast.expr | None]:
         """Class-level names with their values: class variables, dataclass fields."""
@@ -256,6 +261,7 @@ class ProgramIndex:
     def __init__(self, modules: Iterable[ModuleIndex], models: Stands | None = None) -> None:
         self.modules = list(modules)
         self.models = models
+        self._orders: dict[ClassInfo, list[ClassInfo]] = {}
         self._by_tail: dict[str, list[ModuleIndex]] = {}
         for module in self.modules:
             for start in range(len(module.parts)):
@@ -342,14 +348,25 @@ class ProgramIndex:
         return found if isinstance(found, ClassInfo) else None
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
-        """The class and its bases inside the program, nearest first."""
-        order: list[ClassInfo] = []
-        pending = [cls]
-        while pending:
-            current = pending.pop(0)
-            if current not in order:
-                order.append(current)
-                pending += [base for base in self.bases(current) if isinstance(base, ClassInfo)]
+        """The class and its bases inside the program, in the order in which Python looks a method up."""
+        return self._linearized(cls, ())
+
+    def _linearized(self, cls: ClassInfo, below: tuple[ClassInfo, ...]) -> list[ClassInfo]:
+        known = self._orders.get(cls)
+        if known is not None:
+            return known
+        bases = [base for base in self.bases(cls) if isinstance(base, ClassInfo) and base not in (cls, *below)]
+        rest = [self._linearized(base, (*below, cls)) for base in bases] + [bases]
+        order = [cls]
+        while rest := [each for each in rest if each]:
+            heads = [each[0] for each in rest]
+            # Python refuses bases in an order that contradicts itself; the first is as good as any.
+            best = next((head for head in heads if not any(head in each[1:] for each in rest)), heads[0])
+            if best not in order:
+                order.append(best)
+            rest = [[other for other in each if other is not best] for each in rest]
+        if not below:
+            self._orders[cls] = order
         return order
 
     def outside_bases(self, cls: ClassInfo) -> list[str]:

@@ -1,8 +1,9 @@
 """Which files can matter at all, decided on their bytes. Errs towards keeping a file; a test holds it to that.
 
-A finding needs a loss scale, so some file of the program must speak of one (a seed). What the seeds import, and what
-imports from the seeds, belongs to the program too as soon as it handles gradients (a helper): half of all wrong orders
-are spread over functions, and a helper that clips need not mention a scaler.
+A finding needs a loss scale, so some file of the program must speak of one (a seed). What the seeds import belongs to
+the program as soon as it handles gradients (a helper): half of all wrong orders are spread over functions, and a helper
+that clips need not mention a scaler. So do the bases of classes there, whatever they speak of. Whatever imports a seed
+may hold the loop that calls it, and so may what imports that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _MODELLED = (
     (b"Accelerator", b"fp16"),
     (b"Fabric", b"16-mixed"),
 )
+#: So many files may stand between a seed and the loop that it is called in.
+_LEVELS_ABOVE = 2
+_LONGEST_GLUE = 200_000
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
 _HELPER_WORDS = (b"clip", b"backward", b".grad", b"_grad", b"optim", b".step(")
 _REEXPORT = re.compile(rb"\bGradScaler\s*\(|\bunscale_\(|\.scale\b")
 _IMPORT = re.compile(
@@ -53,7 +58,9 @@ def is_helper(data: bytes) -> bool:
 
 
 def is_candidate(name: str, data: bytes, wrappers: Collection[bytes] = ()) -> bool:
-    """Whether `select` has to see the file at all."""
+    """Whether `select` has to see the file at all. A long file that speaks of nothing is no glue between others."""
+    if len(data) <= _LONGEST_GLUE and b"import" in data:
+        return True
     return is_seed(data, wrappers) or is_helper(data) or _is_package(name)
 
 
@@ -74,12 +81,18 @@ def select(files: Sequence[tuple[str, bytes]], wrappers: Collection[bytes] = ())
         return seeds
     modules = _Modules([_Module(name, data) for name, data in files])
     chosen = set(seeds)
-    for index, (_, data) in enumerate(files):
-        if index not in chosen and is_helper(data) and not modules.imported_by(index).isdisjoint(seeds):
-            chosen.add(index)
+    targets = set(seeds)
+    for _ in range(_LEVELS_ABOVE):
+        above = _importers(files, modules, targets)
+        targets = {index for index in above if index not in chosen}
+        chosen |= targets
     queue = sorted(chosen)
     while queue:
-        for index in modules.imported_by(queue.pop()):
+        start = queue.pop()
+        for index in modules.bases_of(start) - chosen:
+            chosen.add(index)
+            queue.append(index)
+        for index in modules.imported_by(start):
             # A package may only pass names on, but the way to them leads through it.
             if index not in chosen and (is_helper(files[index][1]) or _is_package(files[index][0])):
                 chosen.add(index)
@@ -100,6 +113,18 @@ def imports_of(data: bytes) -> list[tuple[str, str, str]]:
             else:
                 found.append((name, "", bound))
     return found
+
+
+def _importers(files: Sequence[tuple[str, bytes]], modules: _Modules, targets: set[int]) -> Iterator[int]:
+    """The files that import one of the targets."""
+    stems = {part for index in targets for part in modules.modules[index].parts[modules.top :]}
+    if not stems:
+        return
+    # Most files name none of them: that is seen faster than what they import is looked up.
+    named = re.compile(rb"\b(?:" + b"|".join(re.escape(stem.encode()) for stem in sorted(stems)) + rb")\b")
+    for index, (_, data) in enumerate(files):
+        if b"import" in data and named.search(data) and not modules.imported_by(index).isdisjoint(targets):
+            yield index
 
 
 @dataclass
@@ -135,7 +160,7 @@ class _Modules:
                 self._by_last[module.parts[-1]].append(index)
         folders = [module.folder for module in self.modules]
         ends = zip(min(folders), max(folders))  # what these two share, all share
-        self._top = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+        self.top = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
     def imported_by(self, index: int) -> frozenset[int]:
         """The modules that the names imported by a module come from, and the packages that they come through."""
@@ -144,9 +169,20 @@ class _Modules:
             found = self._imported[index] = frozenset(self._origins(index))
         return found
 
-    def _origins(self, start: int) -> set[int]:
+    def bases_of(self, index: int) -> set[int]:
+        """The modules that bases of the classes in a module come from, and the packages that they come through."""
+        data = self.modules[index].data
+        words = {word.decode() for bases in _CLASS.findall(data) for word in re.findall(rb"\w+", bases)}
+        return self._origins(index, words) if words else set()
+
+    def _origins(self, start: int, wanted: Collection[str] | None = None) -> set[int]:
+        """Where what a module imports comes from; `wanted`: only what is bound to one of these names."""
         found: set[int] = set()
-        pending = [(start, dotted, name) for dotted, name, _ in self.modules[start].imports]
+        pending = [
+            (start, dotted, name)
+            for dotted, name, bound in self.modules[start].imports
+            if wanted is None or bound in wanted or bound.partition(".")[0] in wanted or name == "*"
+        ]
         seen = set(pending)
         while pending:
             importer, dotted, name = pending.pop()
@@ -183,7 +219,7 @@ class _Modules:
             root = module[: len(module) - len(parts)]
             # An absolute name is looked up from a folder above the importer, or from one near the top (`src`).
             if module[len(root) :] == parts and (
-                not root if level else len(root) <= self._top + 1 or folder[: len(root)] == root
+                not root if level else len(root) <= self.top + 1 or folder[: len(root)] == root
             ):
                 yield index
 
