@@ -204,6 +204,8 @@ class Calls(Expressions):
         self.clip_bounds: dict[Ref, Value] = {}
         self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
+        #: Activations that call a function of the program again and again, as its callers would.
+        self.repeats: list[Frame] = []
         #: Activations of functions that have nested ones.
         self.closing: dict[int, Frame] = {}
         self.holds: set[tuple[Key, Key]] = set()
@@ -506,6 +508,8 @@ class Calls(Expressions):
             cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
             if cls is not None:
                 self.classes_of[symbol.key] = cls
+        if self.repeats and self.frame.caller is self.repeats[-1]:
+            self._void(symbol.key)  # Called again, it gets another argument.
         if frame.caller is not None and frame.caller.caller is None and frame.info is frame.caller.info:
             return self._from_its_maker(frame, name) or symbol
         return symbol

@@ -1002,7 +1002,9 @@ class Lowering(Calls):
         if not endless:
             once()
             return
+        self.repeats.append(self.frame)
         self._loop(lambda: (self.fork(), Flow([], self.flow.env)), once, None, self.twin, "while")
+        self.repeats.pop()
 
     def _prepare_instance(self, info: FunctionInfo, instance: Value) -> None:
         """What the instance's attributes are: from ``__init__``, then from the other methods that set them."""
@@ -1081,7 +1083,9 @@ class Lowering(Calls):
                 def call(inner: FunctionInfo = inner, frame: Frame = frame) -> None:
                     self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
 
+                self.repeats.append(frame)
                 self._loop(lambda: (self.fork(), self.fork()), call, None, self.twin, "while")
+                self.repeats.pop()
                 self.frame, self.statement, self.twin, self.place = saved
 
     @staticmethod
