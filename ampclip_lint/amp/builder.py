@@ -30,6 +30,7 @@ from ampclip_lint.amp.values import (
     Obj,
     Params,
     Seq,
+    StageIs,
     Sym,
     Tensor,
     Value,
@@ -257,6 +258,8 @@ class Builder:
                 return bool(items)
             case Tensor(base=Sym() as base):
                 return self.formula(base)
+            case StageIs():
+                return ("either",)
             case HasGrads() if not value.whole:
                 return not value.negated  # Parameters without a gradient don't matter to what is done to the others.
             case None | Tensor() | Mod() | Grads() | Items() | Params() | HasGrads():

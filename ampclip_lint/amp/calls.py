@@ -46,6 +46,7 @@ from ampclip_lint.amp.values import (
     Params,
     Partial,
     Seq,
+    StageIs,
     Super,
     Sym,
     Tensor,
@@ -795,8 +796,14 @@ class Calls(Expressions):
         return self.ref(("targets", owners), "gradients")
 
     def branch_on(self, value: Value) -> tuple[Flow, Flow]:
-        """Two flows; where the test asks for gradients, both know its answer."""
+        """Two flows; where the test asks for gradients, or for a stage, both know its answer."""
         arms = super().branch_on(value)
+        if isinstance(value, StageIs):
+            pair = (self.ref(value.scaler), self.ref(value.optimizer), value.stage)
+            for arm, holds in zip(arms, (not value.negated, value.negated)):
+                self.flow = arm
+                if arm.cur:
+                    self.emit(Draft("at_stage", (*pair, holds)))
         if isinstance(value, HasGrads) and value.whole:
             target = self.targets(value.params)
             for arm, holds in zip(arms, (not value.negated, value.negated)):
@@ -1362,6 +1369,8 @@ class Calls(Expressions):
             if isinstance(first, Grads) or (isinstance(first, Tensor) and first.of_gradients):
                 return self.finite_test(node)
             return self.fresh(self.label(node), self.text(node))
+        if name == "id" and (key := self.key_of(first)) is not None:
+            return Sym(("id", key), text=self.text(node))
         if name == "isinstance" and len(arguments.positional) == 2:
             known = self._is_instance(*arguments.positional)
             if known is not None:

@@ -41,6 +41,7 @@ from ampclip_lint.amp.values import (
     Obj,
     Params,
     Seq,
+    StageIs,
     Super,
     Sym,
     Tensor,
@@ -631,6 +632,12 @@ class Expressions(Builder):
 
     def _comparison(self, node: cst.Comparison) -> Value:
         left = self.evaluate(node.left)
+        if isinstance(left, Sym) and (pair := _stage_of(left.key)) is not None and len(node.comparisons) == 1:
+            (only,) = node.comparisons
+            stage = self.evaluate(only.comparator)
+            name = stage.name.rpartition("OptState.")[2] if isinstance(stage, Ext) else ""
+            if name in ("READY", "UNSCALED", "STEPPED"):
+                return StageIs(*pair, name, isinstance(only.operator, (cst.IsNot, cst.NotEqual)))
         if isinstance(left, Grads) and len(node.comparisons) == 1:
             (only,) = node.comparisons
             if isinstance(only.operator, (cst.Is, cst.IsNot)) and self.evaluate(only.comparator) == NONE:
@@ -1001,3 +1008,15 @@ def _has_call(node: cst.CSTNode) -> bool:
     return any(_has_call(child) for child in node.children if isinstance(child, cst.BaseExpression)) or (
         isinstance(node, cst.Comparison) and any(_has_call(target.comparator) for target in node.comparisons)
     )
+
+
+def _stage_of(key: Key) -> tuple[Key, Key] | None:
+    """The scaler and the optimizer whose stage ``scaler._per_optimizer_states[id(optimizer)]["stage"]`` is."""
+    match key:
+        case (
+            "attr",
+            ("attr", ("attr", scaler, "_per_optimizer_states"), ("item", ("id", optimizer))),
+            ("item", "stage"),
+        ):
+            return scaler, optimizer
+    return None

@@ -16,6 +16,7 @@ from ampclip_lint.amp.builder import Draft
 from ampclip_lint.amp.calls import stored_in
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.ops import (
+    AtStage,
     Backward,
     Clip,
     ClipKind,
@@ -478,6 +479,9 @@ class _Linker:
                 return Hook(self.targets(args[0]))
             case "raise_nonfinite":
                 return RaiseOnNonfinite(self.asks)
+            case "at_stage":
+                known = args[0] in self.scalers and self._is_optimizer(args[1])
+                return AtStage(args[0], args[1], args[2], args[3]) if known else None
             case "gradients_exist":
                 return GradientsExist(self.targets(args[0]), args[1])
             case "misread":

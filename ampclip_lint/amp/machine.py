@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from ampclip_lint.amp.ops import (
+    AtStage,
     Backward,
     Clip,
     ClipKind,
@@ -315,7 +316,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             for scaler in state.scalers:
                 state = state.with_scaler(scaler, ScalerState(scaled=True, unknown=True))
             return Outcome(replace(state, pairs=Table()))
-        case Read() | RaiseOnNonfinite() | CompareReturnedNorm() | GradientsExist():
+        case Read() | RaiseOnNonfinite() | CompareReturnedNorm() | GradientsExist() | AtStage():
             return Outcome(state)
         case Escape(scalers, optimizers, stages):
             return Outcome(_escape(scalers, optimizers, stages, state))

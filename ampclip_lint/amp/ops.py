@@ -186,6 +186,16 @@ class GradientsExist:
 
 
 @dataclass(frozen=True)
+class AtStage:
+    """A test has shown that a pair is at the stage of this name (as in torch's ``OptState``), or that it is not."""
+
+    scaler: Ref
+    optimizer: Ref
+    stage: str
+    holds: bool
+
+
+@dataclass(frozen=True)
 class RaiseOnNonfinite:
     """An exception is raised where gradients, or their norm, are not finite."""
 
@@ -230,6 +240,7 @@ Op = Union[
     Hook,
     Reenter,
     GradientsExist,
+    AtStage,
     RaiseOnNonfinite,
     CompareReturnedNorm,
 ]

@@ -26,6 +26,7 @@ from ampclip_lint.amp.machine import (
     stale_or_mixed,
 )
 from ampclip_lint.amp.ops import (
+    AtStage,
     Backward,
     Clip,
     ClipKind,
@@ -102,6 +103,8 @@ class Protocol:
                 return self._check(op, node, state)
             case GradientsExist(optimizers, holds):
                 return Step(_where_gradients_exist(state, optimizers, holds))
+            case AtStage(scaler, optimizer, name, holds):
+                return Step(_where_stage_is(state, scaler, optimizer, Stage[name], holds))
             case ScalerStep(scaler, optimizer) if scaler not in disabled:
                 return self._scaler_step(op, node, _promote(state, (op.buffer,)), disabled)
             case OptimizerStep(optimizer):
@@ -495,6 +498,14 @@ def _where_gradients_exist(state: State, optimizers: Iterable[Ref], holds: bool)
     for optimizer, buffer in held.items():
         state = state.with_buffer(optimizer, replace(buffer, maybe=NO_UNITS, unknown=False))
     return state
+
+
+def _where_stage_is(state: State, scaler: Ref, optimizer: Ref, stage: Stage, holds: bool) -> State | None:
+    """The state behind a test of the scaler's own record; None where it cannot have that answer."""
+    known = state.pair(scaler, optimizer)
+    if known.stage is not Stage.UNKNOWN:
+        return state if (known.stage is stage) == holds else None
+    return state.with_pair(scaler, optimizer, replace(known, stage=stage)) if holds else state
 
 
 def _scaled(optimizers: Iterable[Ref], state: State) -> tuple[Ref, ...]:

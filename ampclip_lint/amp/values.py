@@ -198,6 +198,16 @@ class HasGrads:
 
 
 @dataclass(frozen=True)
+class StageIs:
+    """Whether a scaler's private record says that an optimizer is at a stage: ``OptState.UNSCALED``."""
+
+    scaler: Key
+    optimizer: Key
+    stage: str
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A number or tensor with a unit. `reach`: the modules whose parameters flow into it (None: not known).
 
@@ -237,6 +247,7 @@ Value = Union[
     Groups,
     Grads,
     HasGrads,
+    StageIs,
     Tensor,
 ]
 NONE = Const(None)
