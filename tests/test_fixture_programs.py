@@ -33,8 +33,6 @@ MISJUDGED: dict[str, str] = {
     "bad_callback_list": "a dispatcher whose words do not speak of gradients is not followed; list.append neither",
     "bad_event_dict": "handlers in a dict of lists are not followed to where they are fired",
     "bad_on_event_methods": "a dispatcher is not followed, and a name made with an f-string is not known",
-    "bad_private_state_check": "a test of the scaler's own stage is not understood: AMP202",
-    "ok_private_state_check": "a test of the scaler's own stage is not understood: AMP202, AMP101",
 }
 
 # As in tests/test_fixtures_torch.py: what shows in the applied gradients, and what shows once a gradient overflows.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ampclip_lint.amp.analysis import SEEDS
+from ampclip_lint.amp.callgraph import SEEDS
 from ampclip_lint.syntax.prefilter import is_candidate, is_helper, is_seed, mentions_scaler, select
 
 ROOT = Path(__file__).resolve().parent.parent

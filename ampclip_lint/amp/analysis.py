@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
-from ampclip_lint.amp.calls import MAX_NAMESAKES
+from ampclip_lint.amp.callgraph import CallGraph, every_function, speaks_of_scaling
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -43,8 +44,8 @@ from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, p
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
-#: A function that mentions one of these takes part in loss scaling.
-SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
+#: So many roots of one file may be too large before the others are not tried.
+MAX_FAILURES = 3
 
 
 _OF_MISSING_GRADIENTS = frozenset(
@@ -178,6 +179,9 @@ class FunctionAnalysis:
     exploration: Exploration[State] | None = None
     domain: GradScalerDomain | None = None
     gaps: list[Gap] = field(default_factory=list)
+    followed: set[FunctionInfo] = field(default_factory=set)
+    """The functions that were read as part of it."""
+    too_large: bool = False
     _marks: dict[int, list[tuple[Mark, Visit[State]]]] = field(default_factory=dict)
 
     @property
@@ -214,7 +218,9 @@ class FunctionAnalysis:
             inert = scaler is not None and scaler in disabled(visit.world.facts)
             return bool(visit.world.doubt) or visit.world.state.explained or unknown or inert
 
-        if all(id(visit) in marked or says_nothing(visit) for visit in visits):
+        assert self.exploration is not None
+        seen_all = not self.exploration.exhausted
+        if seen_all and all(id(visit) in marked or says_nothing(visit) for visit in visits):
             return
         self._marks[index] = [
             (mark, visit)
@@ -436,35 +442,64 @@ def analyse_program(
     modelled = {module: stands.used_by(module) for module in modules}
 
     def takes_part(info: FunctionInfo) -> bool:
-        return _direct(info) or bool(info.words & modelled[info.module])
+        return speaks_of_scaling(info) or bool(info.words & modelled[info.module])
 
     functions: list[FunctionAnalysis] = []
     if only is not None:
         wanted = [
             info
-            for info in _all(program)
+            for info in every_function(program)
             if info.qualname.replace(".<locals>", "") == only and (entries is None or info.module.file.name in entries)
         ]
         functions = [analyse_function(info, program) for info in wanted]
         _one_fault_a_site(functions)
         return ProgramAnalysis(functions, problems, program)
-    covered: set[FunctionInfo] = set()
-    for info in roots(program, takes_part):
-        if entries is not None and info.module.file.name not in entries:
-            continue
-        result = analyse_function(info, program)
-        functions.append(result)
-        covered |= result.__dict__.get("followed", set())
-        covered.add(info)
-    for info in _all(program):
-        if entries is not None and info.module.file.name not in entries:
-            continue
-        if info not in covered and info.outer is None and takes_part(info):
-            result = analyse_function(info, program)
-            functions.append(result)
-            covered |= result.__dict__.get("followed", set()) | {info}
+    functions += _all_roots(program, CallGraph(program, takes_part), entries)
     _one_fault_a_site(functions)
     return ProgramAnalysis(functions, problems, program)
+
+
+def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str] | None) -> Iterator[FunctionAnalysis]:
+    """
+    Every root with what it calls. Where that is too large, what it calls is a root; where that is so for several of a
+    file (a suite of tests over one trainer), the rest of the file is not tried.
+    """
+    covered: set[FunctionInfo] = set()
+    failed: Counter[ModuleIndex] = Counter()
+    wanted = [info for info in calls.roots() if entries is None or info.module.file.name in entries]
+    pending = deque(wanted)
+    while True:
+        while pending:
+            info = pending.popleft()
+            if info in covered:
+                continue
+            covered.add(info)
+            below = [callee for callee in calls.below(info) if callee not in covered]
+            if below and failed[info.module] >= MAX_FAILURES:
+                pending.extend(below)
+                if calls.takes_part(info):
+                    reason = f"`{info.name}` was not tried: others of its file are too large"
+                    yield FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
+                continue
+            result = analyse_function(info, program)
+            covered |= result.followed
+            if result.too_large:
+                failed[info.module] += 1
+                pending.extend(below)
+                if below and not calls.takes_part(info):
+                    continue  # What it calls is read by itself, and nothing else is lost.
+            yield result
+        # What only seems to be called.
+        pending.extend(
+            info
+            for info in calls.everything
+            if info not in covered
+            and info.outer is None
+            and calls.takes_part(info)
+            and (entries is None or info.module.file.name in entries)
+        )
+        if not pending:
+            return
 
 
 def _one_fault_a_site(functions: Sequence[FunctionAnalysis]) -> None:
@@ -479,58 +514,6 @@ def _one_fault_a_site(functions: Sequence[FunctionAnalysis]) -> None:
         function.keep(lambda site, mark: order[mark.kind] == best[site.span][1])
 
 
-def _all(program: ProgramIndex) -> Iterator[FunctionInfo]:
-    for module in program.modules:
-        yield module.body
-        yield from module.everything
-
-
-def _direct(info: FunctionInfo) -> bool:
-    """Whether a function takes part in loss scaling by its own words."""
-    words = info.words
-    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
-    return bool(words & SEEDS) or any(pair <= words for pair in pairs)
-
-
-def roots(program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = _direct) -> list[FunctionInfo]:
-    """Functions that lead to loss scaling and that no other such function calls."""
-    table: dict[str, list[FunctionInfo]] = {}
-    everything = list(_all(program))
-    for info in everything:
-        table.setdefault(info.name, []).append(info)
-    for cls in program.classes():
-        # Whoever makes an instance may call it, too.
-        table.setdefault(cls.name, []).extend(cls.entries)
-    interesting = {info for info in everything if takes_part(info)}
-    callers: dict[FunctionInfo, list[FunctionInfo]] = {}
-    for info in everything:
-        for name in info.calls:
-            named = table.get(name, ())
-            if len(named) <= MAX_NAMESAKES:
-                for callee in named:
-                    callers.setdefault(callee, []).append(info)
-    pending = list(interesting)
-    while pending:
-        for caller in callers.get(pending.pop(), ()):
-            if caller not in interesting and not isinstance(caller.node, ast.Module):
-                interesting.add(caller)
-                pending.append(caller)
-    # A module's body takes part where it trains itself; else its functions are the roots.
-    interesting = {
-        info
-        for info in interesting
-        if not isinstance(info.node, ast.Module) or (info.words & {"backward", "unscale_"} and "step" in info.words)
-    }
-    result = []
-    for info in everything:
-        if info not in interesting or info.outer is not None:
-            continue
-        if any(caller in interesting and caller is not info for caller in callers.get(info, ())):
-            continue
-        result.append(info)
-    return result
-
-
 def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnalysis:
     """Lower, link, solve and judge one root."""
     result = FunctionAnalysis(info)
@@ -541,12 +524,13 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
             lowering = Lowering(program)
             lowering.lower_root(info, endless=True)
     except TooLarge:
+        result.too_large = True
         result.gaps.append(Gap(result.span, f"`{result.name}` is too large to follow with all that it calls"))
         return result
     except (cst.ParserSyntaxError, RecursionError) as error:
         result.gaps.append(Gap(result.span, f"`{result.name}` could not be read: {type(error).__name__}"))
         return result
-    result.__dict__["followed"] = lowering.followed
+    result.followed = lowering.followed
     for place, message in lowering.gaps:
         result.gaps.append(Gap(place.span if isinstance(place, Place) else result.span, message))
     linked = link(lowering)

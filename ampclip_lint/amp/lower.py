@@ -289,8 +289,10 @@ class Lowering(Calls):
             if scope.final is not None:
                 saved = (self.scopes, self.frame, self.statement, self.twin)
                 self.scopes, self.frame = stack, scope.frame
-                scope.final()
-                self.scopes, self.frame, self.statement, self.twin = saved
+                try:
+                    scope.final()
+                finally:
+                    self.scopes, self.frame, self.statement, self.twin = saved
             if kind == "raise" and scope.kind == "try":
                 scope.raises.append(self.flow)
                 break

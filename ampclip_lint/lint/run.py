@@ -159,6 +159,7 @@ class _Judge:
             if len(files) == 1:
                 self._crash(files[0].name, "analysis", error)
             else:
+                self._crash("the program", "analysis, so that files are read one by one", error)
                 for file in files:
                     self.run([file])
             return

@@ -1,0 +1,77 @@
+"""Who may call whom, by bare names: where the analysis starts, and where it goes on if a root is too large."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from ampclip_lint.amp.calls import MAX_NAMESAKES
+from ampclip_lint.syntax.index import FunctionInfo, ProgramIndex
+
+#: A function that mentions one of these takes part in loss scaling.
+SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
+
+
+def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
+    """All functions of a program, the bodies of its modules included."""
+    for module in program.modules:
+        yield module.body
+        yield from module.everything
+
+
+def speaks_of_scaling(info: FunctionInfo) -> bool:
+    """Whether a function takes part in loss scaling by its own words."""
+    words = info.words
+    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
+    return bool(words & SEEDS) or any(pair <= words for pair in pairs)
+
+
+class CallGraph:
+    """The functions that lead to loss scaling, with their callers among each other."""
+
+    def __init__(self, program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = speaks_of_scaling) -> None:
+        self.takes_part = takes_part
+        self.everything = list(every_function(program))
+        table: dict[str, list[FunctionInfo]] = {}
+        for info in self.everything:
+            table.setdefault(info.name, []).append(info)
+        for cls in program.classes():
+            # Whoever makes an instance may call it, too.
+            table.setdefault(cls.name, []).extend(cls.entries)
+        self._table = {name: infos for name, infos in table.items() if len(infos) <= MAX_NAMESAKES}
+        self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
+        for info in self.everything:
+            for callee in self._called_by(info):
+                self._callers.setdefault(callee, []).append(info)
+        leading = {info for info in self.everything if takes_part(info)}
+        pending = list(leading)
+        while pending:
+            for caller in self._callers.get(pending.pop(), ()):
+                if caller not in leading and not isinstance(caller.node, ast.Module):
+                    leading.add(caller)
+                    pending.append(caller)
+        self._leading = {info for info in leading if not isinstance(info.node, ast.Module) or _trains(info)}
+
+    def _called_by(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
+        for name in info.calls:
+            yield from self._table.get(name, ())
+
+    def roots(self) -> list[FunctionInfo]:
+        """Functions that lead to loss scaling and that no other such function calls."""
+        return [
+            info
+            for info in self.everything
+            if info in self._leading
+            and info.outer is None
+            and not any(caller in self._leading and caller is not info for caller in self._callers.get(info, ()))
+        ]
+
+    def below(self, info: FunctionInfo) -> list[FunctionInfo]:
+        """The functions that lead to loss scaling and that `info` may call."""
+        called = set(self._called_by(info))
+        return [other for other in self.everything if other in called & self._leading and other.outer is None]
+
+
+def _trains(body: FunctionInfo) -> bool:
+    """Whether a module's body trains by itself; else its functions are the roots."""
+    return bool(body.words & {"backward", "unscale_"}) and "step" in body.words
