@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
-from ampclip_lint.amp.callgraph import CallGraph, every_function, speaks_of_scaling
+from ampclip_lint.amp.callgraph import CallGraph, every_function, handles_gradients, speaks_of_scaling
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -44,8 +44,9 @@ from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, p
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
-#: So many roots of one file may be too large before the others are not tried.
+#: So many roots of one file may be too large before the others are not tried, and so many that only call others.
 MAX_FAILURES = 3
+MAX_GLUE_FAILURES = 6
 
 
 _OF_MISSING_GRADIENTS = frozenset(
@@ -465,7 +466,7 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
     file (a suite of tests over one trainer), the rest of the file is not tried.
     """
     covered: set[FunctionInfo] = set()
-    failed: Counter[ModuleIndex] = Counter()
+    failed: Counter[ModuleIndex | str] = Counter()
     wanted = [info for info in calls.roots() if entries is None or info.module.file.name in entries]
     pending = deque(wanted)
     while True:
@@ -475,18 +476,19 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
                 continue
             covered.add(info)
             below = [callee for callee in calls.below(info) if callee not in covered]
-            if below and failed[info.module] >= MAX_FAILURES:
+            own = "own" if calls.takes_part(info) or handles_gradients(info) else "glue"
+            if below and (failed[info.module] >= MAX_FAILURES or (own == "glue" and failed[own] >= MAX_GLUE_FAILURES)):
                 pending.extend(below)
-                if calls.takes_part(info):
+                if own == "own":
                     reason = f"`{info.name}` was not tried: others of its file are too large"
                     yield FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
                 continue
             result = analyse_function(info, program)
             covered |= result.followed
             if result.too_large:
-                failed[info.module] += 1
+                failed.update((info.module, own))
                 pending.extend(below)
-                if below and not calls.takes_part(info):
+                if below and own == "glue":
                     continue  # What it calls is read by itself, and nothing else is lost.
             yield result
         # What only seems to be called.

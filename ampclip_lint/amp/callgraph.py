@@ -26,6 +26,11 @@ def speaks_of_scaling(info: FunctionInfo) -> bool:
     return bool(words & SEEDS) or any(pair <= words for pair in pairs)
 
 
+def handles_gradients(info: FunctionInfo) -> bool:
+    """Whether a function does something to gradients by its own words, rather than only call what does."""
+    return bool(info.words & {"backward", "zero_grad", "clip_grad_norm_", "clip_grad_value_"})
+
+
 class CallGraph:
     """The functions that lead to loss scaling, with their callers among each other."""
 

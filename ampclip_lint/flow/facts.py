@@ -11,7 +11,7 @@ facts are shifted, so the first, a middle and the last iteration of a window sta
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Union
 
@@ -76,12 +76,16 @@ class Subject:
     key: Hashable
     mentions: frozenset[Symbol]
     text: str = ""
+    _hash: int = field(init=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.key))  # Keys are deep, and are looked up all the time.
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Subject) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
 
 @dataclass(frozen=True)
@@ -153,11 +157,12 @@ NOTHING: Answers = frozenset()
 class Facts(Mapping[Subject, Answers]):
     """An immutable conjunction of answered predicates, grouped by subject."""
 
-    __slots__ = ("_answers", "_hash")
+    __slots__ = ("_answers", "_hash", "_parts")
 
     def __init__(self, answers: Mapping[Subject, Answers] | None = None) -> None:
         self._answers: dict[Subject, Answers] = dict(answers) if answers else {}
         self._hash: int | None = None
+        self._parts: dict[Subject, int] | None = None
 
     def __getitem__(self, subject: Subject) -> Answers:
         return self._answers[subject]
@@ -170,11 +175,21 @@ class Facts(Mapping[Subject, Answers]):
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset(self._answers.items()))
+            if self._parts is None:
+                self._parts = {subject: hash((subject, answers)) for subject, answers in self._answers.items()}
+            self._hash = 0
+            for part in self._parts.values():
+                self._hash ^= part
         return self._hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Facts) and hash(self) == hash(other) and self._answers == other._answers
+
+    def signature(self, without: Subject) -> int:
+        """A hash of what is known of all subjects but one; equal facts have equal signatures."""
+        if self._parts is None:
+            self._parts = {subject: hash((subject, answers)) for subject, answers in self._answers.items()}
+        return hash(self) ^ self._parts.get(without, 0)
 
     def value(self, atom: Atom) -> bool | None:
         """What the facts say of an atom: true, false, or ``None`` where they leave it open."""

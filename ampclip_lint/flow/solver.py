@@ -225,20 +225,22 @@ class _Search(Generic[S]):
         while grown:
             grown = False
             for subject in subjects:
-                by_rest: dict[Facts, list[Facts]] = {}
+                by_rest: dict[int, list[Facts]] = {}
                 for facts in worlds:
-                    by_rest.setdefault(facts.with_answers(subject, NOTHING), []).append(facts)
-                for rest, those in by_rest.items():
+                    by_rest.setdefault(facts.signature(without=subject), []).append(facts)
+                for those in by_rest.values():
                     found = self._complementary(subject, those) if len(those) > 1 else None
                     if found is None:
                         continue
                     common, parts = found
+                    summed = parts[0].with_answers(subject, common)
+                    if any(part.with_answers(subject, common) != summed for part in parts):
+                        continue  # Signatures may meet by chance.
                     members = tuple(worlds.pop(facts) for facts in parts)
-                    facts = rest.with_answers(subject, common)
-                    one = members[0].world
-                    if facts not in worlds:
-                        summed = World(facts, one.state, one.doubt)
-                        worlds[facts] = Visit(members[0].node, summed, None, None, members)
+                    if summed not in worlds:
+                        one = members[0].world
+                        world = World(summed, one.state, one.doubt)
+                        worlds[summed] = Visit(members[0].node, world, None, None, members)
                     grown = True
         return worlds
 
