@@ -28,13 +28,6 @@ FOLDERS = sorted(path.parent for path in (Path(__file__).parent.parent / "fixtur
 WRONG = ("bad_", "fn_bad_")
 FLAGGED = ("bad_", "fp_ok_")
 
-# What is judged wrongly today and is to become right: the names of the folders stay as they should be judged.
-MISJUDGED: dict[str, str] = {
-    "bad_callback_list": "a dispatcher whose words do not speak of gradients is not followed; list.append neither",
-    "bad_event_dict": "handlers in a dict of lists are not followed to where they are fired",
-    "bad_on_event_methods": "a dispatcher is not followed, and a name made with an f-string is not known",
-}
-
 # As in tests/test_fixtures_torch.py: what shows in the applied gradients, and what shows once a gradient overflows.
 UNIT_RULES = frozenset(f"AMP{number}" for number in (101, 102, 104, 105, 201, 202, 301, 303, 304, 308, 401, 402))
 OVERFLOW_RULES = frozenset({"AMP106", "AMP302", "AMP305", "AMP307", "AMP503"})
@@ -48,11 +41,6 @@ Found = set[tuple[str, int, str]]
 
 def named(folder: Path) -> object:
     return pytest.param(folder, id=folder.name)
-
-
-def judged(folder: Path) -> object:
-    reason = MISJUDGED.get(folder.name)
-    return pytest.param(folder, id=folder.name, marks=pytest.mark.xfail(strict=True, reason=reason) if reason else ())
 
 
 NAMED = [named(folder) for folder in FOLDERS]
@@ -94,7 +82,7 @@ def as_expected(folder: Path, *, only_train: bool) -> None:
     assert {"missing": wanted - reported, "unexpected": reported - wanted} == {"missing": set(), "unexpected": set()}
 
 
-@pytest.mark.parametrize("folder", [judged(folder) for folder in FOLDERS])
+@pytest.mark.parametrize("folder", NAMED)
 def test_reported_is_expected(folder: Path) -> None:
     as_expected(folder, only_train=False)
     as_expected(folder, only_train=True)
@@ -111,8 +99,7 @@ def test_the_name_agrees_with_the_expectations(folder: Path) -> None:
         )
 
 
-def test_misjudged_folders_exist() -> None:
-    assert MISJUDGED.keys() <= {folder.name for folder in FOLDERS}
+def test_there_are_folders() -> None:
     assert FOLDERS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -331,7 +331,7 @@ class Calls(Expressions):
             known = bool(info.words & PROTOCOL) or any(
                 self.relevant(other, strict=True) for name in info.calls for other in self.named(name)
             )
-            known = known or any("clip" in word for word in info.calls)
+            known = known or info.dispatches or any("clip" in word for word in info.calls)
             self._relevant[info] = known
         return known
 
@@ -1322,7 +1322,7 @@ class Calls(Expressions):
         if name in ("filter", "map") and len(arguments.positional) > 1:
             return self._mapped(name, arguments, node)
         if name == "getattr" and len(arguments.positional) >= 2 and isinstance(arguments.positional[1], Const):
-            return self.attribute(arguments.positional[0], str(arguments.positional[1].value), node)
+            return self._got(arguments.positional, node)
         if name == "setattr" and len(arguments.positional) == 3 and isinstance(arguments.positional[1], Const):
             key = self.key_of(arguments.positional[0])
             if key is not None:
@@ -1432,6 +1432,15 @@ class Calls(Expressions):
         if any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]) and api.says_clip(tail):
             return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
         return self.unknown_call(Ext(name), arguments, node)
+
+    def _got(self, arguments: Sequence[Value], node: cst.Call) -> Value:
+        """``getattr(object, "name", default)``; the default where the object's class is all there is and lacks it."""
+        base, name = arguments[0], str(arguments[1].value)  # type: ignore[union-attr]
+        if len(arguments) > 2 and isinstance(base, Obj) and base.cls is not None:
+            lacks = name not in self.program.attributes(base.cls) and ("a", base.key, name) not in self.flow.env
+            if lacks and not self.program.outside_bases(base.cls):
+                return arguments[2]
+        return self.attribute(base, name, node)
 
     def _is_instance(self, value: Value, cls: Value) -> bool | None:
         """The answer of ``isinstance`` for what the program itself makes; None where that does not tell."""

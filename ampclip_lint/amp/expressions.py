@@ -133,10 +133,7 @@ class Expressions(Builder):
                 text = node.evaluated_value
                 return Const(text) if isinstance(text, (str, bytes)) else self.fresh(self.label(node))
             case cst.FormattedString():
-                for part in node.parts:
-                    if isinstance(part, cst.FormattedStringExpression):
-                        self.consume([self.evaluate(part.expression)])
-                return self.fresh(self.label(node))
+                return self._formatted(node)
             case cst.Tuple() | cst.List() | cst.Set():
                 return self._sequence(node)
             case cst.Dict():
@@ -172,6 +169,20 @@ class Expressions(Builder):
                     self.evaluate(node.value)
                 return self.fresh(self.label(node))
         return self.fresh(self.label(node))
+
+    def _formatted(self, node: cst.FormattedString) -> Value:
+        """An f-string: a constant where all its parts are."""
+        text: list[str] | None = []
+        for part in node.parts:
+            if isinstance(part, cst.FormattedStringText):
+                text = None if text is None else [*text, part.value]
+                continue
+            assert isinstance(part, cst.FormattedStringExpression)
+            value = self.evaluate(part.expression)
+            self.consume([value])
+            plain = isinstance(value, Const) and isinstance(value.value, str) and part.format_spec is None
+            text = [*text, str(value.value)] if text is not None and plain else None  # type: ignore[union-attr]
+        return Const("".join(text)) if text is not None and "\\" not in "".join(text) else self.fresh(self.label(node))
 
     def label(self, node: cst.CSTNode) -> int:
         """Tells places of one statement apart; the same for every walk of the same syntax, in every run."""

@@ -71,8 +71,29 @@ class FunctionInfo:
         return any(
             (isinstance(node, ast.Return) and node.value is not None)
             or any(isinstance(target, ast.Attribute) for target in targets_of(node))
+            or _appends(node)
             for node in statements
         )
+
+    @cached_property
+    def dispatches(self) -> bool:
+        """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event."""
+        nodes = list(ast.walk(self.node))
+        drawn = {
+            leaf.id
+            for node in nodes
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))
+            for leaf in ast.walk(node.target)
+            if isinstance(leaf, ast.Name)
+        }
+        drawn |= {
+            target.id
+            for node in nodes
+            for target in targets_of(node)
+            if isinstance(target, ast.Name) and _is_drawn(getattr(node, "value", None))
+        }
+        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        return any(_is_drawn(called) or (isinstance(called, ast.Name) and called.id in drawn) for called in calls)
 
     @property
     def decorators(self) -> tuple[str, ...]:
@@ -406,6 +427,24 @@ def dotted(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Name):
         return None
     return ".".join([node.id, *reversed(parts)])
+
+
+def _appends(node: ast.stmt) -> bool:
+    """``self.callbacks.append(callback)``."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("append", "extend", "add")
+        and isinstance(call.func.value, ast.Attribute)
+    )
+
+
+def _is_drawn(node: ast.expr | None) -> bool:
+    """``getattr(x, name)`` or ``table[key]``."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    return isinstance(node, ast.Subscript)
 
 
 def _module_parts(filename: str) -> tuple[str, ...]:
