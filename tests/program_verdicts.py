@@ -294,6 +294,7 @@ def _dead(found: Comparison) -> bool:
         FaultKind.EDIT_SCALED,
         FaultKind.OVERFLOW_HIDDEN,
         FaultKind.DOUBLE_UNSCALE,
+        FaultKind.SCALER_MISMATCH,
         FaultKind.UNSCALE_MID_ACCUMULATION,
         FaultKind.BACKWARD_PLAIN,
     }
