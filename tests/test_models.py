@@ -94,6 +94,36 @@ def test_a_finding_stands_at_the_call_and_says_what_the_wrapper_does() -> None:
     assert "timm/" not in report
 
 
+METER = """\
+import torch
+from timm.utils import AverageMeter
+
+
+def measured(parameters, norm_type=2):
+    total = 0
+    for p in parameters:
+        total += p.grad.data.norm(norm_type).item() ** norm_type
+    return total ** (1.0 / norm_type)
+
+
+def fit(net, loader, opt, scaler, crit, clip):
+    meter = AverageMeter()
+    for xb, yb in loader:
+        opt.zero_grad()
+        scaler.scale(crit(net(xb), yb)).backward()
+        {unscale}
+        norm = measured(net.parameters())
+        scaler.step(opt)
+        scaler.update()
+        meter.update(norm)
+"""
+
+
+def test_a_meter_from_elsewhere_keeps_what_it_is_given() -> None:
+    assert judged(METER.format(unscale="pass").replace("update(norm)", "update(norm)  # expect: AMP501"))
+    assert not judged(METER.format(unscale="scaler.unscale_(opt)"))
+
+
 ACCELERATE = """\
 import torch
 from accelerate import Accelerator

@@ -853,6 +853,7 @@ class Calls(Expressions):
         if name == "step":
             return self._step(base, ref, first, arguments, node)
         if name == "update":
+            self.consume(arguments.all())  # A meter keeps what it is given.
             new_scale = bool(arguments.all()) and arguments.all() != [NONE]
             self.emit(Draft("maybe_update", (ref, new_scale)))
             return NONE
