@@ -222,3 +222,16 @@ def test_trace_follows_imports() -> None:
     write({"train.py": train("from clipping import shorten", "shorten"), "clipping.py": CLIP})
     result = run("trace", "train.py::fit")
     assert "clip_grad_norm_(parameters, bound)" in result.stdout
+
+
+def test_of_two_definitions_the_last_one_counts_unless_it_stands_in() -> None:
+    harmless = "def shorten(parameters, bound):\n    return bound\n\n\n"
+    clip = CLIP.partition("\n\n\n")[2]
+    text = train("import torch", "shorten")
+    write({"train.py": f"{harmless}{clip}\n\n{text}"})
+    assert found("train.py") == [("train.py", 6, "AMP101")]
+    write({"train.py": f"{clip}\n\n{harmless}{text}"})
+    assert found("train.py") == []
+    indented = "".join(f"    {line}\n" if line else "\n" for line in clip.split("\n"))
+    write({"train.py": f"try:\n{indented}except ImportError:\n    def shorten(p, b):\n        pass\n\n\n{text}"})
+    assert found("train.py") == [("train.py", 3, "AMP101")]

@@ -51,6 +51,7 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
+    options_of,
 )
 from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, Subject, Truthy
 from ampclip_lint.flow.graph import Graph
@@ -1305,10 +1306,7 @@ class Calls(Expressions):
         self.at(node)
         if api.is_scaler(name):
             return self.new_scaler(name, arguments, node)
-        of_an_optimizer = any(
-            isinstance(option, Obj) and option.kind is Kind.OPTIMIZER
-            for option in (first.options if isinstance(first, Choice) else (first,))
-        )
+        of_an_optimizer = any(isinstance(option, Obj) and option.kind is Kind.OPTIMIZER for option in options_of(first))
         # `from optim import Eden`: what a module of that name makes of an optimizer may be a schedule.
         if api.is_optimizer(name) and not (of_an_optimizer and name.rpartition(".")[0] == "optim"):
             return self.new_optimizer(arguments, node)

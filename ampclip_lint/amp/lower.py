@@ -33,6 +33,7 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
+    options_of,
 )
 from ampclip_lint.flow.facts import Atom, Equals, Shift
 from ampclip_lint.flow.graph import Edge
@@ -1064,8 +1065,7 @@ class Lowering(Calls):
             value = self.in_scratch(walk)
         except (cst.ParserSyntaxError, RecursionError):
             return None
-        options = value.options if isinstance(value, Choice) else (value,)
-        return next((option for option in options if isinstance(option, Obj) and option.cls is None), None)
+        return next((option for option in options_of(value) if isinstance(option, Obj) and option.cls is None), None)
 
     def call_from_outside(self) -> None:
         """

@@ -251,3 +251,8 @@ Value = Union[
     Tensor,
 ]
 NONE = Const(None)
+
+
+def options_of(value: Value | None) -> tuple[Value | None, ...]:
+    """The values that a value may be: its options where it is a choice, else itself."""
+    return value.options if isinstance(value, Choice) else (value,)

@@ -6,7 +6,7 @@ Names are resolved here, by import tables; the concrete syntax of a function is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -225,8 +225,9 @@ class ModuleIndex:
         return [f"{line}\n" for line in self.file.text.split("\n")]
 
     def _collect(
-        self, body: Iterable[ast.stmt], owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str
+        self, body: Sequence[ast.stmt], owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str
     ) -> None:
+        direct = set(map(id, body))
         for node in _statements(body):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 info = FunctionInfo(self, node.name, prefix + node.name, node, owner, outer)
@@ -235,7 +236,10 @@ class ModuleIndex:
                     owner.methods[node.name] = info
                 elif outer is not None:
                     outer.inner[node.name] = info
+                elif id(node) in direct:
+                    self.functions[node.name] = info
                 else:
+                    # In an arm of an if or try: the first is rather the real one, others stand in for it.
                     self.functions.setdefault(node.name, info)
                 self._collect(node.body, None, info, f"{prefix}{node.name}.<locals>.")
             elif isinstance(node, ast.ClassDef):
@@ -243,6 +247,8 @@ class ModuleIndex:
                 cls = ClassInfo(self, node.name, prefix + node.name, node, bases, {}, outer)
                 if outer is not None:
                     outer.inner_classes[node.name] = cls
+                elif id(node) in direct:
+                    self.classes[node.name] = cls
                 else:
                     self.classes.setdefault(node.name, cls)
                 self._collect(node.body, cls, outer, f"{prefix}{node.name}.")
