@@ -279,7 +279,12 @@ class Builder:
             self.flow = alive[0]
             return
         env: Env = {}
+        first, *others = (flow.env for flow in alive)
         for key in dict.fromkeys(key for flow in alive for key in flow.env):
+            same = first.get(key)
+            if same is not None and all(other.get(key) is same for other in others):
+                env[key] = same  # As almost everything does.
+                continue
             values = [self.value_at(flow, key) for flow in alive]
             present = [value for value in values if value is not None]
             if all(value == present[0] for value in present[1:]):
