@@ -35,7 +35,7 @@ from ampclip_lint.amp.ops import (
     ZeroGrad,
 )
 from ampclip_lint.amp.protocol import Protocol, Step
-from ampclip_lint.amp.units import Ref
+from ampclip_lint.amp.units import Bounded, Inverse, Product, Ref, Root, ScaleOf, Stored, Sum, UnitExpr
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
@@ -286,7 +286,13 @@ class FunctionAnalysis:
         backwards = {
             n.index
             for n in graph.nodes
-            if isinstance(n.op, wanted) and getattr(n.op, "scaler", mark.scaler) == mark.scaler
+            if isinstance(n.op, wanted)
+            and getattr(n.op, "scaler", mark.scaler) == mark.scaler
+            and not (
+                mark.kind is FaultKind.SCALER_MISMATCH
+                and isinstance(n.op, Backward)
+                and not _carries_scale_of(n.op.loss, mark.scaler)
+            )
         }
         start = cleared[-1] if cleared else 0
         # What comes behind the next clearing makes other gradients.
@@ -384,6 +390,8 @@ class FunctionAnalysis:
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     if mark.kind is FaultKind.ZERO_GRAD_MISSING and self._clears_at_will(mark, visit):
                         continue
+                    if mark.kind is FaultKind.SCALER_MISMATCH and self._skips_a_backward(mark, visit):
+                        continue  # That of the scaler's own loss; what another loss left is not what is meant here.
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
         self._tell_missing_gradients_once()
@@ -559,6 +567,20 @@ def _makes_one_step(lowering: Lowering) -> bool:
     if not backwards or not set(drafts.values()) & {"scaler_step", "plain_step"}:
         return False
     return not any(graph.on_cycle(index) for index in backwards)
+
+
+def _carries_scale_of(expr: UnitExpr, scaler: Ref | None) -> bool:
+    """Whether a loss may be scaled by a scaler."""
+    match expr:
+        case ScaleOf(other):
+            return other == scaler
+        case Product(left, right):
+            return _carries_scale_of(left, scaler) or _carries_scale_of(right, scaler)
+        case Sum(parts):
+            return any(_carries_scale_of(part, scaler) for part in parts)
+        case Inverse(of) | Root(of) | Bounded(of):
+            return _carries_scale_of(of, scaler)
+    return isinstance(expr, Stored)
 
 
 def info_span(info: FunctionInfo) -> Span:
