@@ -864,6 +864,7 @@ class Calls(Expressions):
         if name == "is_enabled" and not arguments.all():
             return Cond(Atom(self.enabled(key, text), Truthy()))
         if name == "zero_grad":
+            self._not_none(base)
             self.emit(Draft("zero", (ref, self.parts_of(key))))
             return NONE
         if name == "backward":
@@ -935,7 +936,9 @@ class Calls(Expressions):
         self.frame.has_scaler_calls = True
 
     def _not_none(self, base: Value) -> None:
-        """Calling a method proves that the object is there."""
+        """Calling a method proves that the object is there, and so does giving it to the scaler."""
+        if isinstance(base, Tensor) and isinstance(base.base, Sym):
+            base = base.base
         if isinstance(base, Sym):
             self.assume(Atom(self.subject(base), IsNone()), False)
 
@@ -979,6 +982,7 @@ class Calls(Expressions):
         key = self.key_of(value)
         if key is not None:
             self.at(node)
+            self._not_none(value)
             self.emit(Draft(draft, (ref, self.ref(key, self._argument_text(node)))))
         return NONE
 
@@ -990,6 +994,7 @@ class Calls(Expressions):
         if first is None:
             closure = arguments.get(0, "closure")
             if closure is None:
+                self._not_none(base)
                 self.emit(Draft("plain_step", (ref,)))
             return NONE
         if isinstance(first, Fn):
@@ -1007,6 +1012,7 @@ class Calls(Expressions):
             self.closures.add(second.info)
         self.at(node)
         self._not_none(base)
+        self._not_none(first)
         self.emit(Draft("scaler_step", (ref, self.ref(key, self._argument_text(node)), closure_given)))
         self.frame_of_scaler_call()
         return NONE
