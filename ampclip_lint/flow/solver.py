@@ -36,6 +36,8 @@ S = TypeVar("S", bound=Hashable)
 #: Worlds at one node before their facts are given up, and before the whole exploration stops.
 WORLDS_PER_NODE = 160
 WORLDS_IN_ALL = 30_000
+#: So many worlds of a node are explored before nodes behind it, inside a loop, have their turn too.
+WORLDS_A_TURN = 16
 
 
 class Domain(Protocol[S]):
@@ -152,7 +154,7 @@ class _Search(Generic[S]):
         self.explored: dict[int, dict[Hashable, list[tuple[Facts, str]]]] = {}
         self.count: dict[int, int] = {}
         self.waiting: dict[tuple[bool, int], list[Visit[S]]] = {}
-        self.queue: list[tuple[bool, int, int]] = []
+        self.queue: list[tuple[bool, int, int, int]] = []
         self.total = 0
 
     def reach(self, node: int, world: World[S], parent: Visit[S] | None, edge: Edge | None) -> None:
@@ -163,12 +165,13 @@ class _Search(Generic[S]):
         place = (bool(world.doubt), node)
         if place not in self.waiting:
             self.waiting[place] = []
-            heappush(self.queue, (place[0], self.rank[node], node))
+            turn = self.count.get(node, 0) // WORLDS_A_TURN
+            heappush(self.queue, (place[0], turn, self.rank[node], node))
         self.waiting[place].append(visit)
 
     def run(self) -> None:
         while self.queue and not self.result.exhausted:
-            doubtful, _, node = heappop(self.queue)
+            doubtful, _, _, node = heappop(self.queue)
             for visit in self._merged(self.waiting.pop((doubtful, node))):
                 fresh = self._admit(visit)
                 if self.result.exhausted:
