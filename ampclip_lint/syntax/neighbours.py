@@ -81,8 +81,9 @@ class _Walk:
         """Note a file that is imported, once, and go on from it; False where there are too many."""
         first = path not in self._contents
         if first:
-            self._contents[path] = data = self._read(path)
-            if data is not None and os.path.realpath(path) not in self.known:
+            # What is known is looked at by whoever knows it.
+            self._contents[path] = data = None if os.path.realpath(path) in self.known else self._read(path)
+            if data is not None:
                 if len(self.files) == MAX_FILES:
                     reason = f"imports lead to more than {MAX_FILES} files; this one and others were not read"
                     self.problems.append(FileProblem(display_name(path), reason))

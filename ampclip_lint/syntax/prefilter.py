@@ -117,7 +117,7 @@ def imports_of(data: bytes) -> list[tuple[str, str, str]]:
 
 def _importers(files: Sequence[tuple[str, bytes]], modules: _Modules, targets: set[int]) -> Iterator[int]:
     """The files that import one of the targets."""
-    stems = {part for index in targets for part in modules.modules[index].parts[modules.top :]}
+    stems = {name for index in targets for name in modules.names_of(index)}
     if not stems:
         return
     # Most files name none of them: that is seen faster than what they import is looked up.
@@ -161,6 +161,20 @@ class _Modules:
         folders = [module.folder for module in self.modules]
         ends = zip(min(folders), max(folders))  # what these two share, all share
         self.top = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+
+    def names_of(self, index: int) -> Iterator[str]:
+        """The words of which an import of a module must hold one: its own name, and packages that pass it on."""
+        parts = self.modules[index].parts
+        while parts:
+            yield parts[-1]
+            packages = (
+                (i for i in self._by_last.get(parts[-2], ()) if self.modules[i].parts == parts[:-1])
+                if parts[1:]
+                else ()
+            )
+            if not any(parts[-1].encode() in self.modules[i].data for i in packages):
+                return
+            parts = parts[:-1]
 
     def imported_by(self, index: int) -> frozenset[int]:
         """The modules that the names imported by a module come from, and the packages that they come through."""
