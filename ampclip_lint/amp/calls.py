@@ -799,7 +799,13 @@ class Calls(Expressions):
     def branch_on(self, value: Value) -> tuple[Flow, Flow]:
         """Two flows; where the test asks for gradients, or for a stage, both know its answer."""
         arms = super().branch_on(value)
-        if isinstance(value, StageIs):
+        if isinstance(value, StageIs) and isinstance(value.scaler, tuple) and value.scaler[0] == "choice":
+            # One of several scalers: whose record it is, and so what it says, is not known.
+            for arm in arms:
+                self.flow = arm
+                if arm.cur:
+                    self.emit(Draft("escape", ((self.ref(value.optimizer),),)))
+        elif isinstance(value, StageIs):
             pair = (self.ref(value.scaler), self.ref(value.optimizer), value.stage)
             for arm, holds in zip(arms, (not value.negated, value.negated)):
                 self.flow = arm

@@ -294,7 +294,8 @@ class Expressions(Builder):
                 useful = [option for option in base.options if option != NONE]
                 if len(useful) == 1:
                     return self.attribute(useful[0], name, node)
-                return Sym(("attr", base.key, name), text=self.text(node))
+                key = ("choice", base.key) if name == "_per_optimizer_states" else base.key
+                return Sym(("attr", key, name), text=self.text(node))
             case Params() if name == "grad":
                 return Grads(Params(base.owners))
             case Params() if name in _SAME:
