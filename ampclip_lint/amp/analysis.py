@@ -316,7 +316,9 @@ class FunctionAnalysis:
                 )
             ]
             for target in others:
-                if target in backwards or any(graph.leads_to(target, b, without=ends) for b in backwards):
+                there = (b for b in backwards if target == b or graph.leads_to(target, b, without=ends))
+                # An arm with a step of its own is another way, and not a way round to this one.
+                if any(graph.leads_to(b, visit.node, without=ends[1:]) for b in there):
                     return True
         return False
 
