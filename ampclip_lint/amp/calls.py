@@ -53,7 +53,7 @@ from ampclip_lint.amp.values import (
     Value,
     options_of,
 )
-from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, Subject, Truthy
+from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, SetConstant, Subject, Truthy
 from ampclip_lint.flow.graph import Graph
 from ampclip_lint.syntax.concrete import ConcreteFunction
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
@@ -427,6 +427,8 @@ class Calls(Expressions):
         self.frames[number] = frame
         try:
             self.bind_parameters(frame, arguments)
+            if info.inner and not self.scratch and not self.dead:
+                self.emit(SetConstant(self.entered(frame), True))
             scope = Scope("function", frame)
             self.scopes.append(scope)
             try:
@@ -447,6 +449,10 @@ class Calls(Expressions):
             for key in [k for k in self.flow.env if isinstance(k, tuple) and k[0] == "v" and k[1] == number]:
                 del self.flow.env[key]
         return value
+
+    def entered(self, frame: Frame) -> Subject:
+        """Whether an activation took place."""
+        return self.tag(("entered", frame.id))
 
     def suite(self, body: object, twins: object) -> None:
         raise NotImplementedError
@@ -510,8 +516,8 @@ class Calls(Expressions):
             cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
             if cls is not None:
                 self.classes_of[symbol.key] = cls
-        if self.repeats and self.frame.caller is self.repeats[-1]:
-            self._void(symbol.key)  # Called again, it gets another argument.
+        if self.repeats and self.frame.caller is self.repeats[-1] and frame.info.counts_by(name):
+            self._void(symbol.key)  # Called again, it gets another number.
         if frame.caller is not None and frame.caller.caller is None and frame.info is frame.caller.info:
             return self._from_its_maker(frame, name) or symbol
         return symbol

@@ -35,7 +35,7 @@ from ampclip_lint.amp.values import (
     Value,
     options_of,
 )
-from ampclip_lint.flow.facts import Atom, Equals, Shift
+from ampclip_lint.flow.facts import Atom, Equals, SetConstant, Shift
 from ampclip_lint.flow.graph import Edge
 from ampclip_lint.syntax.index import FunctionInfo, targets_of
 
@@ -54,6 +54,7 @@ class Lowering(Calls):
         self.root: FunctionInfo | None = None
         self.switches: list[tuple[str, range, range]] = []
         self.elements: list[int] = []
+        self.flagged: list[Frame] = []
         self.under_finite_test = False
 
     # -- suites -----------------------------------------------------------------------------------------------------
@@ -1081,6 +1082,7 @@ class Lowering(Calls):
                 saved = (self.frame, self.statement, self.twin, self.place)
                 self.frame, self.twin = frame, frame.info.node.body[-1]
                 self.at()
+                passed = self._where_not_entered(frame)
 
                 def call(inner: FunctionInfo = inner, frame: Frame = frame) -> None:
                     self.enter(inner, frame.id, None, None, self.site(("outside", inner.name)))
@@ -1088,7 +1090,22 @@ class Lowering(Calls):
                 self.repeats.append(frame)
                 self._loop(lambda: (self.fork(), self.fork()), call, None, self.twin, "while")
                 self.repeats.pop()
+                self.join([self.flow, passed], self.site(("behind", inner.name)))
                 self.frame, self.statement, self.twin, self.place = saved
+
+    def _where_not_entered(self, frame: Frame) -> Flow:
+        """Go on where an activation took place; the flow where it did not, and nothing of it is there to be called."""
+        flag = self.entered(frame)
+        self.flags.add(flag)
+        if frame not in self.flagged:
+            self.flagged.append(frame)
+            # At first none has: known from the very start.
+            first = self.graph.add(SetConstant(flag, False))
+            self.graph.edges[first] = self.graph.edges[0]
+            self.graph.edges[0] = [Edge(first)]
+        true, false = self.branch_on(Cond(Atom(flag, Equals(True))))
+        self.flow = true
+        return false
 
     @staticmethod
     def _is_called_by_name(inner: FunctionInfo, outer: FunctionInfo) -> bool:

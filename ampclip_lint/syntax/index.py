@@ -75,6 +75,15 @@ class FunctionInfo:
             for node in statements
         )
 
+    def counts_by(self, name: str) -> bool:
+        """Whether a name is divided with remainder, as the number of a batch is."""
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+                of_objects = {n.value for n in ast.walk(node.left) if isinstance(n, ast.Attribute)}
+                if any(isinstance(n, ast.Name) and n.id == name and n not in of_objects for n in ast.walk(node.left)):
+                    return True
+        return False
+
     @cached_property
     def dispatches(self) -> bool:
         """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event."""
