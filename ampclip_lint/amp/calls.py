@@ -1047,7 +1047,8 @@ class Calls(Expressions):
         if name == "clip_gradients":
             return self.fresh(self.label(node))
         bound = arguments.get(0, "max_norm")
-        assert key is not None
+        if key is None:
+            return self.fresh(self.label(node))
         kind = "value" if name == "clip_grad_value_" else "norm"
         return self.emit_clip(kind, Params(frozenset((key,))), bound, node)
 
