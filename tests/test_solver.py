@@ -382,6 +382,38 @@ def test_a_witness_is_a_path_of_the_graph():
                 assert after.node in {edge.target for edge in result.graph.edges[before.node]}
 
 
+def test_a_witness_through_a_sum_of_worlds_is_one_run():
+    """Both arms do the same, so that their worlds go on as one; a later test tells which of them the path came from."""
+    result = check(fork(A, "x", "x"), fork(B, "y", "y"), "m", Worlds(1), fork(B, "p", "q"), fork(A, "u", "w"))
+    middle = next(node.index for node in result.graph.nodes if node.op == "m")
+    assert len(result.at(middle)) == 1
+    ends = result.at(len(result.graph.nodes) - 1)
+    assert {visit.world.state for visit in ends} == {"xympu", "xympw", "xymqu", "xymqw"}
+    for visit in ends:
+        answers: dict[Atom, set[bool]] = {}
+        for before, after in pairwise(visit.path()):
+            for edge in result.graph.edges[before.node]:
+                if edge.target == after.node:
+                    for guard in edge.guards:
+                        answers.setdefault(guard.atom, set()).add(guard.holds)
+        assert len(answers) == 2
+        assert all(len(given) == 1 for given in answers.values())
+
+
+def test_what_an_operation_asks_for_is_never_summed_away():
+    result = check(fork(A, "x", "x"), Ask((A,)), "m")
+    asking = next(node.index for node in result.graph.nodes if isinstance(node.op, Ask))
+    assert len(result.at(asking)) == 2
+
+
+def test_constants_that_are_all_there_are_leave_a_variable_open():
+    flag = If(None, (SetConstant(A, 1),), (If(None, (SetConstant(A, 2),), (SetConstant(A, 3),)),))
+    result = check(flag, "m", If(Atom(A, Equals(1)), ("x",), ("y",)))
+    middle = next(node.index for node in result.graph.nodes if node.op == "m")
+    assert len(result.at(middle)) == 1
+    assert at_exit(result) == {"mx", "my"}
+
+
 def test_a_state_that_needs_no_doubt_has_a_witness_without_doubt():
     """The path around the loop is shorter and reaches the end first; the definite one is found all the same."""
     result = check(For(("x", *["x"] * 20)), "x", domain=Letters())
