@@ -432,7 +432,7 @@ def budgets() -> Iterator[str]:
     """The budgets that end or blur an analysis, as the engine has them."""
     yield "| budget | past it |\n| --- | --- |"
     yield f"| {MAX_DEPTH} calls inside each other | the next one is not entered |"
-    yield f"| {Builder.MAX_NODES:,} operations in a function and what it calls | only what it calls is analysed, by itself |"
+    yield f"| {Builder.MAX_NODES:,} operations in a function and what it calls | only what it calls is, by itself |"
     yield f"| {WORLDS_PER_NODE} worlds at one point | worlds lose their facts and are joined |"
     yield f"| {WORLDS_IN_ALL:,} worlds in one function | the rest of its paths is not followed |"
 
