@@ -380,8 +380,9 @@ def _no_training(found: Comparison) -> bool:
 
 def _only_updated(found: Comparison) -> bool:
     """Whether nothing that is done to the argument `scaler` says that it is one."""
-    used = re.search(r"scaler\.(scale|unscale_|step|get_scale|is_enabled)\b", found.program.source)
-    return found.problem == "missed" and "scaler" in found.program.parameters and not used
+    used = re.search(r"scaler\.(scale|unscale_|get_scale|is_enabled)\b", found.program.source)
+    both = all(re.search(rf"scaler\.{word}\(", found.program.source) for word in ("step", "update"))
+    return found.problem == "missed" and "scaler" in found.program.parameters and not used and not both
 
 
 def _never_cleared(found: Comparison) -> bool:
@@ -419,7 +420,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward may get its gradients from elsewhere": _no_training,
-    "an argument that is only updated is not known to be a scaler": _only_updated,
+    "an argument that is only updated, or only stepped, is not known to be a scaler": _only_updated,
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
