@@ -235,3 +235,15 @@ def test_of_two_definitions_the_last_one_counts_unless_it_stands_in() -> None:
     indented = "".join(f"    {line}\n" if line else "\n" for line in clip.split("\n"))
     write({"train.py": f"try:\n{indented}except ImportError:\n    def shorten(p, b):\n        pass\n\n\n{text}"})
     assert found("train.py") == [("train.py", 3, "AMP101")]
+
+
+def test_a_method_of_a_list_under_a_name_of_its_own() -> None:
+    text = train("import torch", "torch.nn.utils.clip_grad_norm_")
+    write(
+        {
+            "train.py": text.replace("    for inputs", "    seen = []\n    keep = seen.append\n    for inputs").replace(
+                "        scaler.step", "        keep(1)\n        scaler.step"
+            )
+        }
+    )
+    assert found("train.py") == [("train.py", 9, "AMP101")]

@@ -1053,7 +1053,8 @@ class Calls(Expressions):
         return self.emit_clip(kind, Params(frozenset((key,))), bound, node)
 
     def container_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
-        assert isinstance(node.func, cst.Attribute)
+        # Under a name of its own (``add = items.append``) it is not seen which name to give the changed collection to.
+        owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         if isinstance(base, Map):
             if name == "values":
                 return Seq(tuple(value for _, value in base.items))
@@ -1073,17 +1074,17 @@ class Calls(Expressions):
             if name == "update" and isinstance(given, Map) and not arguments.open:
                 merged = dict(base.items) | dict(given.items) | dict(arguments.keyword)
                 changed = Map(tuple(merged.items()), base.key)
-            if isinstance(node.func.value, (cst.Name, cst.Attribute)):
-                self.assign(node.func.value, changed)
+            if isinstance(owner, (cst.Name, cst.Attribute)):
+                self.assign(owner, changed)
             return NONE if name != "pop" else self.fresh((self.label(node), "popped"))
         if isinstance(base, Seq) and name in ("append", "extend", "add") and arguments.positional:
             added = arguments.positional[0]
             items = (*base.items, *(added.items if name == "extend" and isinstance(added, Seq) else (added,)))
-            if isinstance(node.func.value, cst.Attribute):
+            if isinstance(owner, cst.Attribute):
                 self.at(node)
                 self.consume([added])
-            if len(items) <= 12 and isinstance(node.func.value, (cst.Name, cst.Attribute)):
-                self.assign(node.func.value, self.collect(list(items)))
+            if len(items) <= 12 and isinstance(owner, (cst.Name, cst.Attribute)):
+                self.assign(owner, self.collect(list(items)))
             return NONE
         return self.fresh(self.label(node))
 
