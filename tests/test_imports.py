@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from ampclip_lint.cli import main
 from ampclip_lint.syntax import neighbours
+from console import found, run
 
 TRAIN = """\
 {imports}
@@ -41,16 +39,6 @@ def write(files: dict[str, str]) -> None:
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-
-
-def run(*arguments: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(main, list(arguments), input=stdin)
-
-
-def found(*arguments: str, stdin: str | None = None) -> list[tuple[str, int, str]]:
-    result = run("check", "--output-format", "json", *arguments, stdin=stdin)
-    assert result.exit_code in (0, 1), result.output
-    return [(f["filename"], f["location"]["row"], f["code"]) for f in json.loads(result.stdout)]
 
 
 def train(imports: str, clip: str) -> str:

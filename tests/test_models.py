@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from ampclip_lint.amp.models import MODELS, names_of
-from ampclip_lint.cli import main
+from console import found, run
 
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
-def found(*arguments: str) -> list[tuple[str, int, str]]:
-    result = run("check", "--output-format", "json", *arguments)
-    assert result.exit_code in (0, 1), result.output
-    return [(f["filename"], f["location"]["row"], f["code"]) for f in json.loads(result.stdout)]
 
 
 def judged(text: str) -> list[tuple[int, str]]:

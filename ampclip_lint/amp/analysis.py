@@ -35,7 +35,7 @@ from ampclip_lint.amp.ops import (
     ZeroGrad,
 )
 from ampclip_lint.amp.protocol import Protocol, Step
-from ampclip_lint.amp.units import Bounded, Inverse, Product, Ref, Root, ScaleOf, Stored, Sum, UnitExpr
+from ampclip_lint.amp.units import Ref, ScaleOf, Stored, UnitExpr, leaves
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
@@ -573,16 +573,9 @@ def _makes_one_step(lowering: Lowering) -> bool:
 
 def _carries_scale_of(expr: UnitExpr, scaler: Ref | None) -> bool:
     """Whether a loss may be scaled by a scaler."""
-    match expr:
-        case ScaleOf(other):
-            return other == scaler
-        case Product(left, right):
-            return _carries_scale_of(left, scaler) or _carries_scale_of(right, scaler)
-        case Sum(parts):
-            return any(_carries_scale_of(part, scaler) for part in parts)
-        case Inverse(of) | Root(of) | Bounded(of):
-            return _carries_scale_of(of, scaler)
-    return isinstance(expr, Stored)
+    return any(
+        isinstance(leaf, Stored) or (isinstance(leaf, ScaleOf) and leaf.scaler == scaler) for leaf in leaves(expr)
+    )
 
 
 def info_span(info: FunctionInfo) -> Span:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from ampclip_lint.amp.calls import MAX_NAMESAKES
 from ampclip_lint.syntax.index import FunctionInfo, ProgramIndex
 
 #: A function that mentions one of these takes part in loss scaling.
@@ -37,13 +36,7 @@ class CallGraph:
     def __init__(self, program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = speaks_of_scaling) -> None:
         self.takes_part = takes_part
         self.everything = list(every_function(program))
-        table: dict[str, list[FunctionInfo]] = {}
-        for info in self.everything:
-            table.setdefault(info.name, []).append(info)
-        for cls in program.classes():
-            # Whoever makes an instance may call it, too.
-            table.setdefault(cls.name, []).extend(cls.entries)
-        self._table = {name: infos for name, infos in table.items() if len(infos) <= MAX_NAMESAKES}
+        self._program = program
         self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
         for info in self.everything:
             for callee in self._called_by(info):
@@ -59,7 +52,7 @@ class CallGraph:
 
     def _called_by(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
         for name in info.calls:
-            yield from self._table.get(name, ())
+            yield from self._program.named(name)
 
     def roots(self) -> list[FunctionInfo]:
         """Functions that lead to loss scaling and that no other such function calls."""

@@ -24,6 +24,7 @@ from ampclip_lint.amp.units import (
     Stored,
     Sum,
     UnitExpr,
+    stored_in,
 )
 from ampclip_lint.amp.values import (
     NONE,
@@ -142,8 +143,6 @@ GENERIC = frozenset(
     }
 )
 MAX_DEPTH = 14
-#: A bare name that more functions have says nothing of what it does.
-MAX_NAMESAKES = 40
 #: The words of functions that only look at objects or keep them.
 _HARMLESS = (
     "save",
@@ -330,24 +329,11 @@ class Calls(Expressions):
         if known is None:
             self._relevant[info] = False
             known = bool(info.words & PROTOCOL) or any(
-                self.relevant(other, strict=True) for name in info.calls for other in self.named(name)
+                self.relevant(other, strict=True) for name in info.calls for other in self.program.named(name)
             )
             known = known or info.dispatches or any("clip" in word for word in info.calls)
             self._relevant[info] = known
         return known
-
-    def named(self, name: str) -> list[FunctionInfo]:
-        """Every function of the program with this bare name; too many mean nothing."""
-        table = self.program.__dict__.get("_by_name")
-        if table is None:
-            table = {}
-            for info in self.program.functions():
-                table.setdefault(info.name, []).append(info)
-            for cls in self.program.classes():
-                table.setdefault(cls.name, []).extend(cls.entries)
-            self.program.__dict__["_by_name"] = table
-        found: list[FunctionInfo] = table.get(name, [])
-        return found if len(found) <= MAX_NAMESAKES else []
 
     def concrete(self, info: FunctionInfo) -> ConcreteFunction:
         found = self.concretes.get(info)
@@ -1669,20 +1655,6 @@ def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:
             if method in ("unscale_", "step") and child.args and is_one(child.args[0]):
                 return True
     return False
-
-
-def stored_in(expr: UnitExpr) -> set[Ref]:
-    """The variables whose units an expression reads."""
-    match expr:
-        case Stored(variable):
-            return {variable}
-        case Product(left, right):
-            return stored_in(left) | stored_in(right)
-        case Inverse(of) | Root(of) | Bounded(of):
-            return stored_in(of)
-        case Sum(parts):
-            return set().union(*map(stored_in, parts))
-    return set()
 
 
 def _is_floor(name: str, arguments: Arguments) -> bool:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from ampclip_lint.amp.builder import Draft
-from ampclip_lint.amp.calls import stored_in
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.ops import (
     AtStage,
@@ -54,6 +53,8 @@ from ampclip_lint.amp.units import (
     Stored,
     Sum,
     UnitExpr,
+    leaves,
+    stored_in,
 )
 from ampclip_lint.amp.values import Key, Sym
 from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
@@ -202,21 +203,14 @@ class _Linker:
 
     def scales_in(self, expr: UnitExpr, seen: frozenset[Ref] = frozenset()) -> set[Ref]:
         """The scalers whose scale may be in a value."""
-        match expr:
-            case ScaleOf(scaler):
-                return {scaler}
-            case Stored(variable) if variable not in seen:
-                found: set[Ref] = set()
-                for stored in self.stores.get(variable, ()):
-                    found |= self.scales_in(stored, seen | {variable})
-                return found
-            case Product(left, right):
-                return self.scales_in(left, seen) | self.scales_in(right, seen)
-            case Inverse(of) | Root(of) | Bounded(of):
-                return self.scales_in(of, seen)
-            case Sum(parts):
-                return set().union(*(self.scales_in(part, seen) for part in parts))
-        return set()
+        found: set[Ref] = set()
+        for leaf in leaves(expr):
+            if isinstance(leaf, ScaleOf):
+                found.add(leaf.scaler)
+            elif isinstance(leaf, Stored) and leaf.variable not in seen:
+                for stored in self.stores.get(leaf.variable, ()):
+                    found |= self.scales_in(stored, seen | {leaf.variable})
+        return found
 
     def _find_optimizers(self) -> list[Ref]:
         scalers = set(self.scalers)
@@ -821,20 +815,12 @@ def _expressions(op: Any) -> Iterable[UnitExpr]:
 
 
 def _may_carry(expr: UnitExpr, carrying: set[Ref]) -> bool:
-    match expr:
-        case ScaleOf() | OfGradients():
-            return True
-        case Known(units):
-            return not units <= TRUE_GRADIENT
-        case Stored(variable):
-            return variable in carrying
-        case Product(left, right):
-            return _may_carry(left, carrying) or _may_carry(right, carrying)
-        case Inverse(of) | Root(of) | Bounded(of):
-            return _may_carry(of, carrying)
-        case Sum(parts):
-            return any(_may_carry(part, carrying) for part in parts)
-    return False
+    return any(
+        isinstance(leaf, (ScaleOf, OfGradients))
+        or (isinstance(leaf, Known) and not leaf.units <= TRUE_GRADIENT)
+        or (isinstance(leaf, Stored) and leaf.variable in carrying)
+        for leaf in leaves(expr)
+    )
 
 
 def _within(inner: Key, outer: Key) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from ampclip_lint.syntax.index import ModuleIndex, top_level_names
 from ampclip_lint.syntax.source import SourceFile
@@ -285,9 +286,11 @@ class Models:
 
 def names_of(texts: Iterable[str]) -> frozenset[str]:
     """The public names that models define, or else pass on."""
-    return frozenset(name for text in texts for name in _names(ast.parse(text)))
+    return frozenset(name for text in texts for name in _names(text))
 
 
-def _names(tree: ast.Module) -> frozenset[str]:
+@cache
+def _names(text: str) -> frozenset[str]:
+    tree = ast.parse(text)  # Every module of a program asks.
     passed_on = (alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
     return top_level_names(tree) or frozenset(passed_on)

@@ -10,7 +10,7 @@ one: the product is *mixed*, and mixed stays mixed. So the domain is finite by c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Union
@@ -199,6 +199,26 @@ class Bounded:
 
 UnitExpr = Union[Known, Stored, ScaleOf, OfGradients, Product, Inverse, Root, Sum, Bounded]
 PLAIN = Known(TRUE_GRADIENT)
+
+
+def leaves(expr: UnitExpr) -> Iterator[UnitExpr]:
+    """The parts of an expression that are not made of others."""
+    match expr:
+        case Product(left, right):
+            yield from leaves(left)
+            yield from leaves(right)
+        case Inverse(of) | Root(of) | Bounded(of):
+            yield from leaves(of)
+        case Sum(parts):
+            for part in parts:
+                yield from leaves(part)
+        case _:
+            yield expr
+
+
+def stored_in(expr: UnitExpr) -> set[Ref]:
+    """The variables whose units an expression reads."""
+    return {leaf.variable for leaf in leaves(expr) if isinstance(leaf, Stored)}
 
 
 def root(unit: Unit) -> Unit:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import xor
 from typing import Any, Union
 
 
@@ -175,11 +176,7 @@ class Facts(Mapping[Subject, Answers]):
 
     def __hash__(self) -> int:
         if self._hash is None:
-            if self._parts is None:
-                self._parts = {subject: hash((subject, answers)) for subject, answers in self._answers.items()}
-            self._hash = 0
-            for part in self._parts.values():
-                self._hash ^= part
+            self._hash = reduce(xor, self._hashes().values(), 0)
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -187,9 +184,12 @@ class Facts(Mapping[Subject, Answers]):
 
     def signature(self, without: Subject) -> int:
         """A hash of what is known of all subjects but one; equal facts have equal signatures."""
+        return hash(self) ^ self._hashes().get(without, 0)
+
+    def _hashes(self) -> dict[Subject, int]:
         if self._parts is None:
             self._parts = {subject: hash((subject, answers)) for subject, answers in self._answers.items()}
-        return hash(self) ^ self._parts.get(without, 0)
+        return self._parts
 
     def value(self, atom: Atom) -> bool | None:
         """What the facts say of an atom: true, false, or ``None`` where they leave it open."""

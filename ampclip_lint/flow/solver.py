@@ -152,7 +152,6 @@ class _Search(Generic[S]):
         self.domains = _constant_domains(graph)
         self.result: Exploration[S] = Exploration(graph)
         self.explored: dict[int, dict[Hashable, list[tuple[Facts, str]]]] = {}
-        self.count: dict[int, int] = {}
         self.waiting: dict[tuple[bool, int], list[Visit[S]]] = {}
         self.queue: list[tuple[bool, int, int, int]] = []
         self.total = 0
@@ -165,7 +164,7 @@ class _Search(Generic[S]):
         place = (bool(world.doubt), node)
         if place not in self.waiting:
             self.waiting[place] = []
-            turn = self.count.get(node, 0) // WORLDS_A_TURN
+            turn = len(self.result.at(node)) // WORLDS_A_TURN
             heappush(self.queue, (place[0], turn, self.rank[node], node))
         self.waiting[place].append(visit)
 
@@ -192,7 +191,7 @@ class _Search(Generic[S]):
     def _admit(self, visit: Visit[S]) -> Visit[S] | None:
         """The visit as it is explored; None where one that was explored before says as much."""
         node, world = visit.node, visit.world
-        if self.count.get(node, 0) >= self.worlds_per_node:
+        if len(self.result.at(node)) >= self.worlds_per_node:
             self.result.joined.add(node)
             world = World(Facts(), world.state, world.doubt or "joined")
             visit = Visit(node, world, visit.parent, visit.edge, visit.members)
@@ -203,7 +202,6 @@ class _Search(Generic[S]):
             self.result.exhausted = True
             return None
         self.total += 1
-        self.count[node] = self.count.get(node, 0) + 1
         alike.append((world.facts, world.doubt))
         self.result.visits.setdefault(node, []).append(visit)
         return visit

@@ -14,6 +14,8 @@ from typing import Protocol
 
 from ampclip_lint.syntax.source import SourceFile
 
+#: A bare name that more functions have says nothing of what it does.
+MAX_NAMESAKES = 40
 #: Re-exports of re-exports are followed this far.
 MAX_REEXPORTS = 8
 
@@ -306,6 +308,21 @@ class ProgramIndex:
     def functions(self) -> Iterator[FunctionInfo]:
         for module in self.modules:
             yield from module.everything
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[FunctionInfo]]:
+        table: dict[str, list[FunctionInfo]] = {}
+        for info in self.functions():
+            table.setdefault(info.name, []).append(info)
+        for cls in self.classes():
+            # Whoever makes an instance may call it, too.
+            table.setdefault(cls.name, []).extend(cls.entries)
+        return table
+
+    def named(self, name: str) -> list[FunctionInfo]:
+        """What a call of this bare name may run; too many mean nothing."""
+        found = self._by_name.get(name, [])
+        return found if len(found) <= MAX_NAMESAKES else []
 
     def classes(self) -> Iterator[ClassInfo]:
         for module in self.modules:
