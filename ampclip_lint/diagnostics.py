@@ -57,6 +57,31 @@ class TraceStep:
     unit: str | None = None
 
 
+class Applicability(str, Enum):
+    """``safe``: the result is right and nothing else changes; ``unsafe``: it may not be what was meant."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One piece of text for another; an insertion where the span is empty."""
+
+    span: Span
+    """In the form that users see: rows of a file, or of a cell of a notebook."""
+    content: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Edits that make a finding go away; they do not overlap, and are made together or not at all."""
+
+    message: str
+    edits: tuple[Edit, ...]
+    applicability: Applicability
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One finding as users see it."""
@@ -71,6 +96,7 @@ class Diagnostic:
     trace: tuple[TraceStep, ...] = ()
     url: str | None = None
     line_text: str = ""
+    fix: Fix | None = None
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -17,6 +17,7 @@ RULES = ROOT / "rules" / "ampclip_rules"
 # Layer: the layers of the package, and the libraries outside it, that it may import.
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "diagnostics": (set(), set()),
+    "files": (set(), set()),
     "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "syntax", "flow"}, {"libcst"}),
