@@ -6,6 +6,7 @@ import ast
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import libcst as cst
 
@@ -294,6 +295,7 @@ class FunctionAnalysis:
                 and not _carries_scale_of(n.op.loss, mark.scaler)
             )
         }
+        understood = frozenset() if mark.kind is FaultKind.UPDATE_WITHOUT_CHECK else self._choosing_steps
         start = cleared[-1] if cleared else 0
         # What comes behind the next clearing makes other gradients.
         ends = (visit.node, *(path[index].node for index in cleared))
@@ -304,8 +306,9 @@ class FunctionAnalysis:
             for here, after in zip(path[start:], path[start + 1 :])
         ]
         for index, (here, after) in enumerate(zip(path[start:], path[start + 1 :])):
-            # A condition that leads here again behind the branch is understood: no other arm comes here.
-            later = set().union(*asked[index + 1 :])
+            # A condition that leads here again behind the branch is understood: no other arm comes here. So is, for
+            # gradients, one that chooses the step: those that the plain step is to apply are not made elsewhere.
+            later = set().union(understood, *asked[index + 1 :])
             others = [
                 edge.target
                 for edge in graph.edges[here.node]
@@ -321,6 +324,27 @@ class FunctionAnalysis:
                 if any(graph.leads_to(b, visit.node, without=ends[1:]) for b in there):
                     return True
         return False
+
+    @cached_property
+    def _choosing_steps(self) -> frozenset[Atom]:
+        """The conditions with different steps, the scaler's and a plain one, in their arms."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        kinds = [[n.index for n in graph.nodes if isinstance(n.op, kind)] for kind in (ScalerStep, OptimizerStep)]
+        found: set[Atom] = set()
+        for index, out in enumerate(graph.edges):
+            if len(out) > 1 and any(edge.guards for edge in out):
+                arms = [
+                    {
+                        kind
+                        for kind, steps in enumerate(kinds)
+                        if any(step == edge.target or graph.leads_to(edge.target, step, {index}) for step in steps)
+                    }
+                    for edge in out
+                ]
+                if {0} in arms and {1} in arms:
+                    found.update(guard.atom for edge in out for guard in edge.guards)
+        return frozenset(found)
 
     def _is_remade(self, node: Node) -> bool:
         """Whether a scaler lives for one step: made in the loop that steps once a round, or in a call that does."""
