@@ -109,7 +109,11 @@ class GradScalerDomain:
         op = node.op
         if isinstance(op, OptimizerStep) and any(subject in facts for subject in self.linked.finite):
             op = replace(op, guarded=True)
-        absent = {o for o, atom in self.linked.optional.items() if facts.value(atom)}
+        absent = {
+            o
+            for o, guards in self.linked.optional.items()
+            if any(facts.value(guard.atom) is guard.holds for guard in guards)
+        }
         if absent:
             for name in ("must", "may", "vague", "optimizers"):
                 if hasattr(op, name):

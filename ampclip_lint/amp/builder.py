@@ -147,6 +147,8 @@ class Builder:
         self.same: set[tuple[Key, Key]] = set()
         #: Tags of names that are only ever given constants or known objects.
         self.flags: set[Subject] = set()
+        self.instead: dict[Key, Guard] = {}
+        """When there is something else in the place of a symbol, so that what it stands for does not exist."""
         self.work = 0
 
     # -- references -------------------------------------------------------------------------------------------------
@@ -304,12 +306,13 @@ class Builder:
         """What a name holds where its content is unknown, and the one object that some path puts there, are the same
         to the rest: only one of them exists.
         """
-        made = [option.key for option in phi.options if isinstance(option, Obj) and option.kind in _MACHINES]
+        made = {option.key for option in phi.options if isinstance(option, Obj) and option.kind in _MACHINES}
         symbolic = [symbol.key for symbol in map(_identity, phi.options) if symbol is not None]
         if len(made) == 1 and symbolic:
-            self.same |= {(symbol, made[0]) for symbol in symbolic}
+            (one,) = made
+            self.same |= {(symbol, one) for symbol in symbolic}
             if isinstance(key, tuple) and key[0] == "a":
-                self.same.add((("attr", key[1], key[2]), made[0]))
+                self.same.add((("attr", key[1], key[2]), one))
 
     def value_at(self, flow: Flow, key: Key) -> Value | None:
         """What a key stands for in a flow; a piece of an object that nobody has set is what it was at first."""
@@ -356,6 +359,10 @@ class Phi:
             self.options.append(self.own)
         if self.own is None:
             builder.flags.add(builder.tag(key))
+        symbol = self.own.base if isinstance(self.own, Tensor) else self.own
+        if isinstance(symbol, Sym) and len(self.options) > 1:
+            mine = Atom(builder.tag(key), Equals(len(self.options) - 1))
+            builder.instead[symbol.key] = Guard(mine, False)
         self.value: Value = self.options[0] if len(self.options) == 1 else Choice(key, tuple(self.options))
 
     def assign(self, flow: Flow, value: Value) -> None:
@@ -402,10 +409,10 @@ class Phi:
         elif self.own is not None:
             index = len(self.options) - 1
             self._set_own(leaf)
-            made = [o for o in self.options if isinstance(o, Obj) and o.kind is Kind.OPTIMIZER]
+            made = {o.key for o in self.options if isinstance(o, Obj) and o.kind is Kind.OPTIMIZER}
             if len(made) == 1 and _identity(leaf) is not None and self.key[0][-1] == "if":  # type: ignore[index]
                 # Here it is an optimizer that the program did not make, in the place of the one that it makes.
-                build.emit(Draft("new_optimizer", (build.ref(made[0].key),)))
+                build.emit(Draft("new_optimizer", (build.ref(made.pop()),)))
         else:
             # A value that was not foreseen (a loop whose second round differs from its first): any of the options.
             if len(self.options) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -372,6 +372,11 @@ class Expressions(Builder):
     def _subscript(self, node: cst.Subscript) -> Value:
         base = self.evaluate(node.value)
         element = node.slice[0].slice
+        if len(node.slice) == 1 and isinstance(element, cst.Slice):
+            bounds = (element.lower, element.upper, element.step)
+            slice_ = _slice_of(base, [NONE if bound is None else self.evaluate(bound) for bound in bounds])
+            if slice_ is not None:
+                return slice_
         if len(node.slice) != 1 or not isinstance(element, cst.Index):
             for part in node.slice:
                 if isinstance(part.slice, cst.Index):
@@ -401,6 +406,8 @@ class Expressions(Builder):
                 useful = [option for option in base.options if isinstance(option, (Seq, Map, Sym, Obj))]
                 if len(useful) == 1:
                     return self.item(useful[0], index, node)
+                if isinstance(index, Const) and isinstance(index.value, int) and _sequences(base):
+                    return _chosen(base, [_item_of(option, index.value) for option in base.options])
         key = (
             base.key
             if isinstance(base, Map)
@@ -1020,6 +1027,41 @@ def _has_call(node: cst.CSTNode) -> bool:
     return any(_has_call(child) for child in node.children if isinstance(child, cst.BaseExpression)) or (
         isinstance(node, cst.Comparison) and any(_has_call(target.comparator) for target in node.comparisons)
     )
+
+
+def _sequences(choice: Choice) -> bool:
+    """Whether a choice is one between sequences, or none at all."""
+    return all(isinstance(option, Seq) or option == NONE for option in choice.options)
+
+
+def _chosen(by: Choice, values: Sequence[Value]) -> Value:
+    """A value for each option of a choice, as a choice between them."""
+    others = [value for value in values if value != NONE]
+    if others and all(value == others[0] for value in others):
+        return others[0]
+    return Choice(by.key, tuple(values))
+
+
+def _item_of(value: Value, index: int) -> Value:
+    """``value[index]``; nothing where a sequence is too short for it, since the program ends there."""
+    return value.items[index] if isinstance(value, Seq) and -len(value.items) <= index < len(value.items) else NONE
+
+
+def _slice_of(base: Value, bounds: Sequence[Value]) -> Value | None:
+    """``base[start:stop:step]`` of sequences, with constant bounds."""
+    numbers: list[int | None] = []
+    for bound in bounds:
+        if not isinstance(bound, Const) or not (bound.value is None or type(bound.value) is int):
+            return None
+        numbers.append(bound.value)
+    if numbers[2] == 0:
+        return None
+    part = slice(*numbers)
+    if isinstance(base, Seq):
+        return Seq(base.items[part])
+    if isinstance(base, Choice) and _sequences(base):
+        return _chosen(base, [Seq(option.items[part]) if isinstance(option, Seq) else NONE for option in base.options])
+    return None
 
 
 def _stage_of(key: Key) -> tuple[Key, Key] | None:

@@ -7,7 +7,7 @@ operations; those of other things called scale, step or update vanish.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -86,7 +86,8 @@ class Linked:
     clears: frozenset[Ref]
     checks: frozenset[Ref]
     outside: frozenset[Ref] = field(default_factory=frozenset)
-    optional: dict[Ref, Atom] = field(default_factory=dict)
+    optional: dict[Ref, tuple[Guard, ...]] = field(default_factory=dict)
+    """Optimizers that are not there where one of these holds."""
     finite: tuple[Subject, ...] = ()
 
 
@@ -576,9 +577,8 @@ class _Linker:
         )
         self._objects_are_true()
         tests = {guard.atom for out in self.graph.edges for edge in out for guard in edge.guards}
-        missing = {o: Atom(low.subject(Sym(low.keys[o])), IsNone()) for o in self.optimizers}
-        self.optional = {optimizer: atom for optimizer, atom in missing.items() if atom in tests}
-        self.asks += tuple(atom.subject for atom in self.optional.values())
+        self.optional = {o: guards for o in self.optimizers if (guards := tuple(self._missing(low.keys[o], tests)))}
+        self.asks += tuple(guard.atom.subject for guards in self.optional.values() for guard in guards)
         self.finite = tuple(subject for subject in map(low.subject, low.finite_symbols) if subject in tested)
         self._relate_switches()
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
@@ -607,6 +607,16 @@ class _Linker:
             self.optional,
             self.finite,
         )
+
+    def _missing(self, optimizer: Key, tests: set[Atom]) -> Iterator[Guard]:
+        """What says that an optimizer is not there: a test for None, or another value in its place."""
+        symbols = [symbol for symbol, made in self.low.same if made == optimizer]
+        for symbol in (optimizer, *sorted(symbols, key=repr)):
+            none = Atom(self.low.subject(Sym(symbol)), IsNone())
+            if none in tests:
+                yield Guard(none, True)
+        if optimizer in self.low.instead:
+            yield self.low.instead[optimizer]
 
     def _objects_are_true(self) -> None:
         """``if scaler`` and ``if scaler is not None`` ask the same."""
