@@ -11,7 +11,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, all_of, any_of, unit_of
-from ampclip_lint.amp.expressions import BOUND_METHODS, Expressions, _code
+from ampclip_lint.amp.expressions import BOUND_METHODS, Expressions, _code, chosen
 from ampclip_lint.amp.units import (
     PLAIN,
     Bounded,
@@ -211,6 +211,16 @@ class Calls(Expressions):
         self.closing: dict[int, Frame] = {}
         self.holds: set[tuple[Key, Key]] = set()
 
+    def is_active(self, frame: int | str) -> bool:
+        if isinstance(frame, str):
+            return True  # the names of a module
+        around: Frame | None = self.frame
+        while around is not None:
+            if around.id == frame:
+                return True
+            around = around.caller
+        return frame in self.closing
+
     # -- the call itself --------------------------------------------------------------------------------------------
 
     def call_expression(self, node: cst.Call) -> Value:
@@ -221,6 +231,11 @@ class Calls(Expressions):
         if isinstance(node.func, cst.Attribute):
             base = self.evaluate(node.func.value)
             arguments = self.arguments(node)
+            views = node.func.attr.value in ("items", "values", "keys") and not arguments.all()
+            if views and isinstance(base, Choice) and all(_is_mapping(option) for option in base.options):
+                # Asked again, a dict shows the same things: no new value for each time.
+                parts = (NONE if option == NONE else self.method(option, node, arguments) for option in base.options)
+                return chosen(base, list(parts))
             return self.each_option(base, node, lambda option: self.method(option, node, arguments))
         function = self.evaluate(node.func)
         arguments = self.arguments(node)
@@ -1670,3 +1685,8 @@ def _is_floor(name: str, arguments: Arguments) -> bool:
 def _target_text(node: ast.stmt) -> str:
     target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
     return dotted(target) or "" if isinstance(target, ast.expr) else ""
+
+
+def _is_mapping(value: Value) -> bool:
+    """Whether a value may be a dict, or nothing."""
+    return isinstance(value, Map) or (isinstance(value, Sym) and not value.offset) or value == NONE

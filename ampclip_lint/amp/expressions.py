@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -11,6 +11,7 @@ import libcst as cst
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import (
     Builder,
+    Draft,
     Flow,
     Frame,
     Place,
@@ -407,7 +408,7 @@ class Expressions(Builder):
                 if len(useful) == 1:
                     return self.item(useful[0], index, node)
                 if isinstance(index, Const) and isinstance(index.value, int) and _sequences(base):
-                    return _chosen(base, [_item_of(option, index.value) for option in base.options])
+                    return chosen(base, [_item_of(option, index.value) for option in base.options])
         key = (
             base.key
             if isinstance(base, Map)
@@ -837,7 +838,7 @@ class Expressions(Builder):
         """Bind a target: names, attributes, items, and tuples of them."""
         match target:
             case cst.Name(value=name):
-                self.flow.env[("v", self._home(name), name)] = self._named(value, name)
+                self._put(("v", self._home(name), name), self._named(value, name))
             case cst.Attribute():
                 base = self.evaluate(target.value)
                 if target.attr.value == "grad":
@@ -849,7 +850,7 @@ class Expressions(Builder):
                 key = self.key_of(self.one(base))
                 if key is not None:
                     self.hold(key, value)
-                    self.flow.env[("a", key, target.attr.value)] = self._named(value, self.text(target))
+                    self._put(("a", key, target.attr.value), self._named(value, self.text(target)))
             case cst.Subscript():
                 base = self.evaluate(target.value)
                 index = target.slice[0].slice
@@ -861,6 +862,23 @@ class Expressions(Builder):
                 self._unpack([element.value for element in target.elements], value, target)
             case cst.StarredElement():
                 self.assign(target.value, self.fresh(self.label(target)))
+
+    def _put(self, slot: Key, value: Value) -> None:
+        """Fill a slot. An optimizer that gives its only place to another one applies nothing any more."""
+        old = self.flow.env.get(slot)
+        self.flow.env[slot] = value
+        gone = set(made_optimizers(old)) - set(made_optimizers(value)) if old is not None and old is not value else ()
+        if gone and any(made_optimizers(value)):
+            for held, other in self.flow.env.items():
+                assert isinstance(held, tuple)
+                if held[0] != "v" or self.is_active(held[1]):
+                    gone.difference_update(made_optimizers(other))
+            for key in sorted(gone, key=repr):
+                self.emit(Draft("retire", (self.ref(key),)))
+
+    def is_active(self, frame: int | str) -> bool:
+        """Whether the names of an activation can still be read: it goes on, or functions that it defines may."""
+        raise NotImplementedError
 
     def assign_masked(self, base: Grads, target: cst.Subscript) -> None:
         """``p.grad[mask] = …``."""
@@ -1029,12 +1047,25 @@ def _has_call(node: cst.CSTNode) -> bool:
     )
 
 
+def made_optimizers(value: Value) -> Iterator[Key]:
+    """The optimizers of the program's making that a value is or holds."""
+    match value:
+        case Obj(key, Kind.OPTIMIZER):
+            yield key
+        case Seq(items) | Choice(_, items):
+            for item in items:
+                yield from made_optimizers(item)
+        case Map(pairs):
+            for _, item in pairs:
+                yield from made_optimizers(item)
+
+
 def _sequences(choice: Choice) -> bool:
     """Whether a choice is one between sequences, or none at all."""
     return all(isinstance(option, Seq) or option == NONE for option in choice.options)
 
 
-def _chosen(by: Choice, values: Sequence[Value]) -> Value:
+def chosen(by: Choice, values: Sequence[Value]) -> Value:
     """A value for each option of a choice, as a choice between them."""
     others = [value for value in values if value != NONE]
     if others and all(value == others[0] for value in others):
@@ -1060,7 +1091,7 @@ def _slice_of(base: Value, bounds: Sequence[Value]) -> Value | None:
     if isinstance(base, Seq):
         return Seq(base.items[part])
     if isinstance(base, Choice) and _sequences(base):
-        return _chosen(base, [Seq(option.items[part]) if isinstance(option, Seq) else NONE for option in base.options])
+        return chosen(base, [Seq(option.items[part]) if isinstance(option, Seq) else NONE for option in base.options])
     return None
 
 

@@ -31,6 +31,7 @@ from ampclip_lint.amp.ops import (
     RaiseOnNonfinite,
     Read,
     Reenter,
+    Retire,
     Scale,
     ScalerStep,
     Store,
@@ -424,6 +425,8 @@ class _Linker:
             case "new_optimizer":
                 inner = self.inner.get(args[0], args[0])
                 return NewOptimizer(inner) if inner in self.optimizers else None
+            case "retire":
+                return Retire(args[0]) if args[0] in self.optimizers else None
             case "scale":
                 return Scale(args[0], self.asks) if args[0] in self.scalers else None
             case "unscale":
@@ -581,6 +584,7 @@ class _Linker:
         self.asks += tuple(guard.atom.subject for guards in self.optional.values() for guard in guards)
         self.finite = tuple(subject for subject in map(low.subject, low.finite_symbols) if subject in tested)
         self._relate_switches()
+        given = set(self._insert_given())
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
         result = Graph()
         for node, op in zip(self.graph.nodes, ops):
@@ -603,10 +607,22 @@ class _Linker:
             frozenset(low.constructed_scalers),
             frozenset(clears),
             frozenset(node.op.scaler for node in result.nodes if isinstance(node.op, (Unscale, ScalerStep))),
-            frozenset(set(self.optimizers) - made),
+            frozenset(set(self.optimizers) - made - given),
             self.optional,
             self.finite,
         )
+
+    def _insert_given(self) -> Iterator[Ref]:
+        """Optimizers that a call outside the program gives come into being where it is called."""
+        by_symbol = {self.low.keys[o]: o for o in self.optimizers}
+        for node in list(self.graph.nodes):
+            given = by_symbol.get(node.op.symbol) if isinstance(node.op, Forget) else None
+            if given is not None:
+                added = self.graph.add(NewOptimizer(given, made=False), node.place)
+                self.graph.edges[added] = self.graph.edges[node.index]
+                self.graph.edges[node.index] = []
+                self.graph.connect(node.index, Edge(added))
+                yield given
 
     def _missing(self, optimizer: Key, tests: set[Atom]) -> Iterator[Guard]:
         """What says that an optimizer is not there: a test for None, or another value in its place."""
@@ -615,8 +631,13 @@ class _Linker:
             none = Atom(self.low.subject(Sym(symbol)), IsNone())
             if none in tests:
                 yield Guard(none, True)
-        if optimizer in self.low.instead:
-            yield self.low.instead[optimizer]
+        holder: Any = optimizer
+        while isinstance(holder, tuple):
+            if holder in self.low.instead:
+                yield self.low.instead[holder]
+            if holder[0] != "attr":
+                return
+            holder = holder[1]
 
     def _objects_are_true(self) -> None:
         """``if scaler`` and ``if scaler is not None`` ask the same."""

@@ -30,6 +30,7 @@ from ampclip_lint.amp.ops import (
     RaiseOnNonfinite,
     Read,
     Reenter,
+    Retire,
     Scale,
     ScalerStep,
     Store,
@@ -245,8 +246,12 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
         case NewScaler(scaler):
             fresh = new_epoch(scaler, state, node)
             return Outcome(fresh.with_scaler(scaler, ScalerState(scaled=False)))
-        case NewOptimizer(optimizer):
-            return Outcome(state.with_buffer(optimizer, Buffer()))
+        case NewOptimizer(optimizer, made):
+            if made or state.buffer(optimizer).absent:
+                return Outcome(state.with_buffer(optimizer, Buffer(unknown=not made)))
+            return Outcome(state)
+        case Retire(optimizer):
+            return Outcome(state.with_buffer(optimizer, Buffer(absent=True)))
         case Scale(scaler):
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):

@@ -28,7 +28,17 @@ class NewScaler:
 
 @dataclass(frozen=True)
 class NewOptimizer:
-    """An optimizer is constructed: until here it did not exist on this path."""
+    """An optimizer is constructed, or given by a call outside the program (not `made` then, and perhaps given before):
+    until here it did not exist on this path.
+    """
+
+    optimizer: Ref
+    made: bool = True
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Nothing refers to an optimizer any more: its gradients are never applied."""
 
     optimizer: Ref
 
@@ -224,6 +234,7 @@ class Escape:
 Op = Union[
     NewScaler,
     NewOptimizer,
+    Retire,
     Scale,
     Backward,
     Unscale,
