@@ -613,16 +613,36 @@ class _Linker:
         )
 
     def _insert_given(self) -> Iterator[Ref]:
-        """Optimizers that a call outside the program gives come into being where it is called."""
-        by_symbol = {self.low.keys[o]: o for o in self.optimizers}
-        for node in list(self.graph.nodes):
-            given = by_symbol.get(node.op.symbol) if isinstance(node.op, Forget) else None
-            if given is not None:
-                added = self.graph.add(NewOptimizer(given, made=False), node.place)
-                self.graph.edges[added] = self.graph.edges[node.index]
-                self.graph.edges[node.index] = []
-                self.graph.connect(node.index, Edge(added))
-                yield given
+        """Optimizers that a call outside the program gives come into being where it is called.
+
+        Where that is behind a backward, the call may well give what had been there before it.
+        """
+        definitions: dict[Key, list[tuple[int, Key]]] = {}
+        for node in self.graph.nodes:
+            if isinstance(node.op, Forget):
+                definitions.setdefault(node.op.symbol, []).append((node.index, None))
+            elif isinstance(node.op, Shift):
+                target, source = map(_symbol, (node.op.target, node.op.source))
+                definitions.setdefault(target, []).append((node.index, source))
+        given = {symbol for symbol, places in definitions.items() if all(source is None for _, source in places)}
+        grown = True
+        while grown:
+            fresh = {s for s, places in definitions.items() if all(x is None or x in given for _, x in places)}
+            grown, given = fresh != given, fresh
+        behind: set[int] = set()
+        pending = [index for index, draft in self.drafts if draft.name == "backward"]
+        while pending:
+            behind.update(fresh_ones := {edge.target for edge in self.graph.edges[pending.pop()]} - behind)
+            pending += fresh_ones
+        for optimizer in self.optimizers:
+            symbol = self.low.keys[optimizer]
+            if symbol not in given or any(index in behind for index, _ in definitions[symbol]):
+                continue
+            for index, _ in definitions[symbol]:
+                added = self.graph.add(NewOptimizer(optimizer, made=False), self.graph.nodes[index].place)
+                self.graph.edges[added], self.graph.edges[index] = self.graph.edges[index], []
+                self.graph.connect(index, Edge(added))
+                yield optimizer
 
     def _missing(self, optimizer: Key, tests: set[Atom]) -> Iterator[Guard]:
         """What says that an optimizer is not there: a test for None, or another value in its place."""
@@ -759,6 +779,14 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
         if grown == asked:
             return result
         asked = grown
+
+
+def _symbol(subject: Subject) -> Key:
+    """The symbol whose value a subject is."""
+    match subject.key:
+        case ("value", ("sym", key, _)):
+            return key
+    return subject.key
 
 
 def _asks_of(wanted: set[Subject], atom: Atom) -> bool:
