@@ -70,8 +70,13 @@ def lint_paths(
     *,
     rules: Mapping[str, Rule] | None = None,
     stdin: bytes | None = None,
+    observe: Callable[[ProgramAnalysis], None] | None = None,
 ) -> RunResult:
-    """Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised."""
+    """
+    Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised.
+
+    `observe` gets every analysis that the rules are asked about.
+    """
     rules = load_rules() if rules is None else rules
     settings = settings or Settings()
     configs = Configs(settings, rules)
@@ -91,6 +96,7 @@ def lint_paths(
     codes: frozenset[str] = frozenset().union(*codes_of.values())
     sources = {**files.sources, **files.commented}
     judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
+    judge.observe = observe
     if files.sources:
         judge.run(list(files.sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
@@ -136,6 +142,7 @@ class _Judge:
         self.sources = sources
         self.pedantic = pedantic
         self.guarded = guarded
+        self.observe: Callable[[ProgramAnalysis], None] | None = None
         self.problems: list[FileProblem] = []
         self.incomplete = 0
         self.suppressed = 0
@@ -164,6 +171,8 @@ class _Judge:
                     self.run([file])
             return
         self._ask(program)
+        if self.observe is not None:
+            self.observe(program)
 
     def _check(self, rule: Rule, subject: object, where: str) -> None:
         try:
