@@ -30,7 +30,7 @@ SCALES = tuple(2.0**power for power in range(17))
 
 
 def norm(g: Vector) -> float:
-    """‖g‖₂."""
+    """Length: ‖g‖₂."""
     return math.hypot(*g)
 
 
@@ -45,7 +45,7 @@ def plus(a: Vector, b: Vector) -> Vector:
 
 
 def clip(g: Vector, bound: float) -> Vector:
-    """C_M(g) = g·min(1, M/‖g‖)."""
+    """Clipped by norm: g·min(1, M/‖g‖)."""
     return times(min(1.0, bound / norm(g)), g)
 
 
@@ -66,11 +66,13 @@ def _partly_scaled(scale: float) -> Vector:
 
 
 FORMULAS: Mapping[FaultKind, Formula] = {
-    FaultKind.CLIP_SCALED: Formula("C_M(S·g)/S = C_{M/S}(g)", clip(G, M), lambda s: times(1 / s, clip(times(s, G), M))),
-    FaultKind.CLIP_PARTIAL: Formula("C_M(g, S·h), then h/S", clip(G, M), _partly_scaled),
-    FaultKind.CLIP_THRESHOLD_UNIT: Formula("C_{M·S}(g)", clip(G, M), lambda s: clip(G, M * s)),
-    FaultKind.CLIP_AFTER_STEP: Formula("g, not C_M(g)", clip(G, M), lambda _: G),
-    FaultKind.CLIP_WITHOUT_GRADIENTS: Formula("g, not C_M(g)", clip(G, M), lambda _: G),
+    FaultKind.CLIP_SCALED: Formula(
+        "clip(S·g, M)/S = clip(g, M/S)", clip(G, M), lambda s: times(1 / s, clip(times(s, G), M))
+    ),
+    FaultKind.CLIP_PARTIAL: Formula("clip((g, S·h), M), then h/S", clip(G, M), _partly_scaled),
+    FaultKind.CLIP_THRESHOLD_UNIT: Formula("clip(g, M·S)", clip(G, M), lambda s: clip(G, M * s)),
+    FaultKind.CLIP_AFTER_STEP: Formula("g, not clip(g, M)", clip(G, M), lambda _: G),
+    FaultKind.CLIP_WITHOUT_GRADIENTS: Formula("g, not clip(g, M)", clip(G, M), lambda _: G),
     FaultKind.EDIT_SCALED: Formula("(S·g + n)/S", plus(G, NOISE), lambda s: times(1 / s, plus(times(s, G), NOISE))),
     FaultKind.UNSCALE_MID_ACCUMULATION: Formula("g1 + S·g2", plus(G1, G2), lambda s: plus(G1, times(s, G2))),
     FaultKind.DOUBLE_UNSCALE: Formula("g/S", G, lambda s: times(1 / s, G)),

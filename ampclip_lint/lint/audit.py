@@ -73,6 +73,11 @@ class Audit:
         return sum(loop.verdict is verdict for loop in self.loops)
 
     @property
+    def analysed(self) -> int:
+        """How many of the files that were read matter."""
+        return len(self.result.sources) - self.result.imported
+
+    @property
     def definite(self) -> tuple[Finding, ...]:
         """The findings that a feasible path shows."""
         return tuple(f for f in self.findings if f.diagnostic.confidence is Confidence.DEFINITE)
