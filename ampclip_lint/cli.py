@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -26,6 +27,11 @@ FORMATS = ("full", "concise", "json", "jsonl")
 COLOR = click.option(
     "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="When to colour the output."
 )
+
+
+#: What `audit` takes as `check` does.
+_ALIKE = {"paths", "select", "extend_select", "ignore", "stdin_filename", "config_file", "isolated", "exclude"}
+_ALIKE |= {"extend_exclude", "no_respect_gitignore"}
 
 
 def _words(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -241,6 +247,36 @@ def graph(target: str, dot: bool) -> None:
     if function is None:
         raise click.UsageError("graph needs a function: FILE::FUNC")
     _print(graph_text(files, function, models, dot=dot))
+
+
+@main.command(params=[parameter for parameter in check.params if parameter.name in _ALIKE])
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as a page, too.")
+@COLOR
+def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any) -> None:
+    """Take stock of training loops: which are right, which are not, and what could not be decided.
+
+    Exit codes: 2 wrong usage, a path that does not exist or a page that can't be written; else 0, whatever is found.
+    """
+    from ampclip_lint.lint.audit import audit_paths
+    from ampclip_lint.report.audit_text import render
+    from ampclip_lint.report.text import write_lines
+
+    with _tool_errors():
+        settings = _settings(fail_on=None, pedantic=True, **options)
+        stdin = sys.stdin.buffer.read() if "-" in paths else None
+        found = audit_paths(paths or (".",), settings, stdin=stdin)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    write_lines(render(found, width), sys.stdout, color=_colored(sys.stdout, color))
+    if html is not None:
+        from ampclip_lint.files import write_atomic
+        from ampclip_lint.report.audit_html import page
+
+        try:
+            write_atomic(html, page(found))
+        except OSError as error:
+            _fail(f"{html}: can't be written: {(error.strerror or str(error)).lower()}")
+    if found.result.missing or any(problem.internal for problem in found.result.problems):
+        sys.exit(2)
 
 
 def _print(text: str) -> None:

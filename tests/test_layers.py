@@ -18,13 +18,14 @@ RULES = ROOT / "rules" / "ampclip_rules"
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "diagnostics": (set(), set()),
     "files": (set(), set()),
+    "loops": ({"diagnostics"}, set()),
     "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
     "flow": ({"diagnostics"}, set()),
-    "amp": ({"diagnostics", "syntax", "flow"}, {"libcst"}),
-    "lint": ({"diagnostics", "syntax", "amp"}, {"tomli"}),
-    "report": ({"diagnostics", "syntax", "lint"}, {"rich"}),
+    "amp": ({"diagnostics", "loops", "syntax", "flow"}, {"libcst"}),
+    "lint": ({"diagnostics", "loops", "syntax", "amp"}, {"tomli"}),
+    "report": ({"", "diagnostics", "loops", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
-    "cli": ({"", "diagnostics", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
+    "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
     "__main__": ({"cli"}, set()),
     "": ({"lint"}, set()),  # the package itself
 }

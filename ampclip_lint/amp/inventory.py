@@ -35,7 +35,8 @@ from ampclip_lint.amp.ops import Clip as ClipOp
 from ampclip_lint.amp.units import Age as UnitAge
 from ampclip_lint.amp.units import Ref, Unit
 from ampclip_lint.diagnostics import Span
-from ampclip_lint.flow.graph import Edge, Graph, Node
+from ampclip_lint.flow.facts import Residue
+from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
 from ampclip_lint.flow.solver import Visit
 from ampclip_lint.loops import Age, Call, Clip, Doubt, Held, History, Level, Loop, Moment, Scaler, Suspicion
 from ampclip_lint.syntax.index import ModuleIndex, qualified
@@ -127,10 +128,11 @@ class _Inventory:
                 continue
             if not any(self.graph.leads_to(backward, index) for backward in backwards):
                 continue
-            applies = {edge: _comes_first(self.graph, edge.target, steps, backwards) for edge in out}
-            if len(set(applies.values())) < 2:
-                continue
-            for edge in (edge for edge, does in applies.items() if does):
+            applies = [edge for edge in out if _comes_first(self.graph, edge.target, steps, backwards)]
+            if len(applies) == len(out):
+                # Also beside it something steps, as what is left over behind the loop: a window only where it counts.
+                applies = [edge for edge in out if any(_counts(guard) for guard in edge.guards)]
+            for edge in applies:
                 text = self._condition(edge, index)
                 if text:
                     found[text] = None
@@ -211,6 +213,11 @@ class _Inventory:
 
 def _may_hold(buffer: Buffer) -> bool:
     return buffer.unknown or bool(buffer.maybe)
+
+
+def _counts(guard: Guard) -> bool:
+    """Whether a guard holds once in so many rounds."""
+    return isinstance(guard.atom.predicate, Residue) and guard.holds
 
 
 def _comes_first(graph: Graph, start: int, goals: set[int], others: set[int]) -> bool:

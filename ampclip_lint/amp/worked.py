@@ -30,7 +30,7 @@ SCALES = tuple(2.0**power for power in range(17))
 
 
 def norm(g: Vector) -> float:
-    """Length: ‖g‖₂."""
+    """The Euclidean norm."""
     return math.hypot(*g)
 
 
@@ -45,7 +45,7 @@ def plus(a: Vector, b: Vector) -> Vector:
 
 
 def clip(g: Vector, bound: float) -> Vector:
-    """Clipped by norm: g·min(1, M/‖g‖)."""
+    """The gradient, shortened to a norm of `bound` where it is longer."""
     return times(min(1.0, bound / norm(g)), g)
 
 
@@ -60,7 +60,7 @@ class Formula:
 
 
 def _partly_scaled(scale: float) -> Vector:
-    """g = 3 is unscaled, h = 4 is not, and both are clipped by their joint norm."""
+    """Of g = 3 and h = 4, only g is unscaled, and both are clipped by their joint norm."""
     g, h = clip((3.0, scale * 4.0), M)
     return (g, h / scale)
 

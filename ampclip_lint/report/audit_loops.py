@@ -54,7 +54,7 @@ def doubt_text(doubt: Doubt, result: RunResult) -> Markup:
 def scaler_text(scaler: Scaler) -> Iterator[str]:
     """What is known of a scaler beside its name, as phrases."""
     if not scaler.made_at:
-        yield "comes from outside (an argument or an attribute)"
+        yield "from outside: an argument or an attribute"
     for what in ("device", "enabled", "init_scale"):
         value = getattr(scaler, what)
         if value is not None:
@@ -74,7 +74,7 @@ def _objects(loop: Loop) -> Markup:
     scalers = [
         (
             code(scaler.name),
-            (" made at ", code(", ".join(map(place, scaler.made_at)))) if scaler.made_at else " ",
+            (" made at ", code(", ".join(map(place, scaler.made_at)))) if scaler.made_at else None,
             prose(", ".join(scaler_text(scaler))),
         )
         for scaler in loop.scalers

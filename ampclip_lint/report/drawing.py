@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from pathlib import PurePosixPath
 
-from ampclip_lint.loops import Age, Curve, Held, History, Level
+from ampclip_lint.loops import Age, Curve, Held, History, Level, Moment
 from ampclip_lint.report.markup import Markup, element, joined, raw
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -46,6 +47,7 @@ def timeline(history: History, name: str) -> Markup:
     width = _LEFT + _COLUMN * len(history.moments) + 12
     bottom = _TOP + _ROW * len(rows)
     legend = len(history.optimizers) > 1
+    several = len({moment.span.filename for moment in history.moments}) > 1
     height = bottom + _FOOT + (18 if legend else 0)
     parts: list[Markup] = [
         element("title", "The unit of the gradients along the path", id=f"{name}-title"),
@@ -72,7 +74,7 @@ def timeline(history: History, name: str) -> Markup:
             )
             parts.append(element("text", "▼ here", x=x, y=_TOP - 14, class_="here"))
         parts.append(element("text", moment.event, x=x, y=bottom + 16, class_="event"))
-        parts.append(element("text", f"line {moment.span.start.row}", x=x, y=bottom + 32, class_="where"))
+        parts.append(element("text", _where(moment, several), x=x, y=bottom + 32, class_="where"))
     for number in range(len(history.optimizers)):
         parts.append(_track(history, number, rows))
     if legend:
@@ -117,6 +119,15 @@ def _rows(history: History) -> list[str]:
 
 def _row_of(level: Level) -> str:
     return _MIXED if level.age is Age.MIXED else power_text(level.power)
+
+
+def _where(moment: Moment, several: bool) -> str:
+    """The line of a moment, with what fits of the file's name where there are `several`."""
+    row = moment.span.start.row
+    if not several:
+        return f"line {row}"
+    stem = PurePosixPath(moment.span.filename).stem
+    return f"{stem if len(stem) <= 9 else stem[:8] + '…'}:{row}"
 
 
 def _x(index: int) -> int:

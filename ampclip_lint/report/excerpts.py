@@ -23,6 +23,11 @@ def place(span: Span) -> str:
     return f"{span.filename}:{cell}{span.start.row}"
 
 
+def near(span: Span, home: Span) -> str:
+    """A place as it is told beside another one: ``line 12`` where it is in the same text."""
+    return f"line {span.start.row}" if same_file(span, home) else place(span)
+
+
 def same_file(one: Span, other: Span) -> bool:
     """Whether two spans count the rows of the same text."""
     return (one.filename, one.cell) == (other.filename, other.cell)
