@@ -36,7 +36,7 @@ from ampclip_lint.amp.units import Age as UnitAge
 from ampclip_lint.amp.units import Ref, Unit
 from ampclip_lint.diagnostics import Span
 from ampclip_lint.flow.facts import Residue
-from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
+from ampclip_lint.flow.graph import Graph, Guard, Node
 from ampclip_lint.flow.solver import Visit
 from ampclip_lint.loops import Age, Call, Clip, Doubt, Held, History, Level, Loop, Moment, Scaler, Suspicion
 from ampclip_lint.syntax.index import ModuleIndex, qualified
@@ -129,17 +129,24 @@ class _Inventory:
             if not any(self.graph.leads_to(backward, index) for backward in backwards):
                 continue
             applies = [edge for edge in out if _comes_first(self.graph, edge.target, steps, backwards)]
-            if len(applies) == len(out):
-                # Also beside it something steps, as what is left over behind the loop: a window only where it counts.
-                applies = [edge for edge in out if any(_counts(guard) for guard in edge.guards)]
+            others = {guard for edge in out if edge not in applies for guard in edge.guards}
             for edge in applies:
-                text = self._condition(edge, index)
+                if others:
+                    # What the ways past the step say too, or do not deny, is not what decides.
+                    deciding = [g for g in edge.guards if g not in others and Guard(g.atom, not g.holds) in others]
+                else:
+                    # Also beside it something steps, as what is left over behind the loop.
+                    deciding = [guard for guard in edge.guards if _counts(guard)]
+                text = self._condition(deciding, index)
                 if text:
                     found[text] = None
         return iter(found)
 
-    def _condition(self, edge: Edge, node: int) -> str:
-        texts = (self.names.atom(g.atom, g.holds) for g in edge.guards if tested(g, self.graph, node))
+    def _condition(self, guards: Iterable[Guard], node: int) -> str:
+        """Guards as source, but for the question whether an object is there at all."""
+        objects = set(self.linked.optional.values())
+        asked = (guard for guard in guards if guard.atom not in objects and tested(guard, self.graph, node))
+        texts = dict.fromkeys(self.names.atom(guard.atom, guard.holds) for guard in asked)
         return " and ".join(text for text in texts if text)
 
     # -- calls ------------------------------------------------------------------------------------------------------
