@@ -1,4 +1,4 @@
-"""Write the generated parts of `docs/how-it-works.md` and `docs/limitations.md`, and `docs/automaton.svg`.
+"""Write the generated parts of `docs/how-it-works.md`, `limitations.md` and `audit.md`, and the pictures in them.
 
 A page is written by hand but for the blocks between `<!-- generated: NAME -->` and `<!-- end -->`. The automaton is
 what the engine's own machine does on every state that it can reach; nothing of it is drawn by hand. With `--check`,
@@ -54,7 +54,13 @@ from ampclip_lint.amp.units import (  # noqa: E402
     scale_of,
     units_text,
 )
+from ampclip_lint.amp.worked import G1, G2, G, M, Vector, clip, norm, plus, times  # noqa: E402
 from ampclip_lint.flow.solver import WORLDS_IN_ALL, WORLDS_PER_NODE  # noqa: E402
+from ampclip_lint.lint.audit import Audit, audit_paths  # noqa: E402
+from ampclip_lint.lint.config import Settings  # noqa: E402
+from ampclip_lint.lint.registry import validate  # noqa: E402
+from ampclip_lint.report.audit_text import render  # noqa: E402
+from ampclip_lint.report.drawing import plot, standalone, timeline  # noqa: E402
 from ampclip_lint.syntax.source import SourceFile  # noqa: E402
 from ampclip_lint.testing import parse_expectations, read_programs  # noqa: E402
 from ampclip_rules import RULES  # noqa: E402
@@ -326,26 +332,6 @@ def _unit(units: Units) -> str:
 
 # --- the worked example ----------------------------------------------------------------------------------------------
 
-Vector = tuple[float, ...]
-G, G1, G2, M = (3.0, 4.0), (3.0, 4.0), (-5.0, 12.0), 1.0
-
-
-def norm(g: Vector) -> float:
-    return math.hypot(*g)
-
-
-def times(factor: float, g: Vector) -> Vector:
-    return tuple(factor * x for x in g)
-
-
-def plus(a: Vector, b: Vector) -> Vector:
-    return tuple(x + y for x, y in zip(a, b))
-
-
-def clip(g: Vector, bound: float) -> Vector:
-    return times(min(1.0, bound / norm(g)), g)
-
-
 #: Orders of calls, and the gradient that they apply at a scale.
 ORDERS: Mapping[str, Callable[[float], Vector]] = {
     "backward, `unscale_`, clip, `scaler.step`": lambda s: clip(times(1 / s, times(s, G)), M),
@@ -423,6 +409,71 @@ def guarded() -> Iterator[str]:
     yield f"```python\n{GUARDED}```\n"
     trace = trace_text([SourceFile("train.py", None, GUARDED)], None)
     yield "```text\n$ ampclip-lint trace train.py\n" + trace.rstrip("\n") + "\n```"
+
+
+# --- the audit -------------------------------------------------------------------------------------------------------
+
+AUDITED = """\
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+
+class Trainer:
+    def __init__(self, model, lr, use_amp):
+        self.model = model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+        self.scaler = torch.amp.GradScaler("cuda", enabled=use_amp)
+
+    def fit(self, loader, loss_fn, accumulate):
+        for i, (inputs, targets) in enumerate(loader):
+            loss = loss_fn(self.model(inputs), targets) / accumulate
+            self.scaler.scale(loss).backward()
+            self.scaler.unscale_(self.optimizer)
+            if (i + 1) % accumulate == 0:
+                clip_grad_norm_(self.model.parameters(), 1.0)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                self.optimizer.zero_grad()
+
+
+def finetune(model, optimizer, scaler, loader, loss_fn):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        scaler.scale(loss_fn(model(inputs), targets)).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def apply_gradients(optimizer, scaler):
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def audited() -> Audit:
+    settings = Settings(isolated=True, stdin_filename="train.py")
+    return audit_paths(["-"], settings, rules=validate(RULES), stdin=AUDITED.encode())
+
+
+def audit_report() -> Iterator[str]:
+    """A program with a loop of each kind, and what the audit says of it."""
+    yield f"```python\n{AUDITED}```\n"
+    yield "```text\n$ ampclip-lint audit train.py"
+    for line in render(audited(), 100):
+        yield "".join(text for text, _ in line)
+    yield "```"
+
+
+def audit_pictures() -> dict[str, str]:
+    """The pictures that the page has of that program's finding."""
+    (finding,) = audited().findings
+    assert finding.history is not None and finding.curve is not None
+    return {
+        "docs/audit-timeline.svg": standalone(timeline(finding.history, "timeline")),
+        "docs/audit-numbers.svg": standalone(plot(finding.curve, "numbers")),
+    }
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -513,8 +564,9 @@ def pages() -> dict[str, str]:
             "guarded": guarded,
         },
         "docs/limitations.md": {"budgets": budgets, "known": known},
+        "docs/audit.md": {"audit": audit_report},
     }
-    found = {"docs/automaton.svg": automaton_svg(transitions)}
+    found = {"docs/automaton.svg": automaton_svg(transitions), **audit_pictures()}
     for name, of_page in blocks.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         lost = set(of_page) - {match["name"] for match in _BLOCK.finditer(text)}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain
+from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, info_span
 from ampclip_lint.amp.builder import Place
 from ampclip_lint.amp.faults import FaultKind, Mark
 from ampclip_lint.amp.link import Linked
@@ -39,7 +39,7 @@ from ampclip_lint.flow.facts import Residue
 from ampclip_lint.flow.graph import Graph, Guard, Node
 from ampclip_lint.flow.solver import Visit
 from ampclip_lint.loops import Age, Call, Clip, Doubt, Held, History, Level, Loop, Moment, Scaler, Suspicion
-from ampclip_lint.syntax.index import ModuleIndex, qualified
+from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, qualified
 
 #: What makes a function a training loop.
 _TRAINING = (Backward, Unscale, ScalerStep, OptimizerStep)
@@ -65,9 +65,22 @@ MAX_MOMENTS = 24
 def training_loop(analysis: FunctionAnalysis) -> Loop | None:
     """The function as a training loop; None where nothing in it is made or applied under a scaler."""
     gaps = tuple(dict.fromkeys(Doubt(gap.span, gap.message) for gap in analysis.gaps))
-    if analysis.linked is None:
-        return Loop(analysis.name, analysis.span, doubts=gaps) if gaps else None
-    return _Inventory(analysis, analysis.linked).loop(gaps)
+    if analysis.linked is not None:
+        return _Inventory(analysis, analysis.linked).loop(gaps)
+    if not gaps:
+        speaking = sorted(
+            (info_span(info) for info in {analysis.info, *analysis.followed} if _speaks_of_scaling(info)),
+            key=lambda span: (span.filename, span.start),
+        )
+        gaps = tuple(
+            Doubt(span, "it speaks of loss scaling, but no scaler of torch is recognised") for span in speaking
+        )
+    return Loop(analysis.name, analysis.span, doubts=gaps) if gaps else None
+
+
+def _speaks_of_scaling(info: FunctionInfo) -> bool:
+    """Whether a function does what is done with a scaler, by its words; that one is made does not suffice."""
+    return "unscale_" in info.words or info.words >= {"scale", "backward", "update"}
 
 
 class _Inventory:
