@@ -162,7 +162,7 @@ def _filters(audit: Audit) -> Markup:
         _select("Confidence", "confidence", sorted({diagnostic.confidence.value for diagnostic in found})),
         _select("Loops", "verdict", [verdict.value for verdict in Verdict if audit.count(verdict)]),
         _select("Folder", "folder", sorted(set(map(folder_of, files)))),
-        element("button", "Show all", type="button", id="reset"),
+        element("button", "Show all", type="button", id="show-all"),
         element("p", keys, class_="keys"),
         id="filters",
         class_="filters",

@@ -98,7 +98,7 @@ def _objects(loop: Loop) -> Markup:
 def _findings(judged: JudgedLoop, audit: Audit, names: Sequence[str]) -> Iterator[Content]:
     shown = [(names[number], audit.findings[number].diagnostic) for number in judged.findings if number < len(names)]
     if shown or judged.silenced:
-        yield element("h5", "Findings")
+        yield element("h3", "Findings", class_="minor")
     if shown:
         yield items(
             (
@@ -112,14 +112,14 @@ def _findings(judged: JudgedLoop, audit: Audit, names: Sequence[str]) -> Iterato
     if judged.silenced:
         yield element("p", f"{counted(judged.silenced, 'fault')} suppressed, or of rules that are not selected.")
     if judged.loop.doubts:
-        yield element("h5", "Not decided")
+        yield element("h3", "Not decided", class_="minor")
         yield items(doubt_text(doubt, audit.result) for doubt in judged.loop.doubts[:MAX_CALLS])
 
 
 def _calls(loop: Loop, result: RunResult) -> Iterator[Content]:
     if not loop.calls:
         return
-    yield element("h5", "Calls in their order")
+    yield element("h3", "Calls in their order", class_="minor")
     head = element("tr", [element("th", text, scope="col") for text in ("Place", "Call", "Gradients behind it")])
     rows = [element("tr", _call(call, loop, result)) for call in loop.calls[:MAX_CALLS]]
     yield scroller("Calls", element("table", element("thead", head), element("tbody", rows)))

@@ -66,7 +66,7 @@
   theme.hidden = false;
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  document.getElementById("reset").addEventListener("click", reset);
+  document.getElementById("show-all").addEventListener("click", reset);
   theme.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     theme.setAttribute("aria-pressed", String(dark()));
