@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ampclip_lint.diagnostics import Confidence
+from ampclip_lint.diagnostics import Confidence, Span
 from ampclip_lint.lint.audit import Audit, JudgedLoop, Verdict, folder_of
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.loops import Call, Clip, Doubt, Loop, Scaler
 from ampclip_lint.report.drawing import unit_text
-from ampclip_lint.report.excerpts import counted, excerpt, place, searchable, shortened
+from ampclip_lint.report.excerpts import counted, excerpt, near, place, searchable, shortened
 from ampclip_lint.report.markup import Content, Markup, code, element, items, joined, prose, scroller
 
 MAX_CALLS = 60
@@ -51,9 +51,11 @@ def doubt_text(doubt: Doubt, result: RunResult) -> Markup:
     return joined(code(place(doubt.span)), (" ", code(text)) if text else None, " – ", prose(doubt.reason))
 
 
-def scaler_text(scaler: Scaler) -> Iterator[str]:
-    """What is known of a scaler beside its name, as phrases."""
-    if not scaler.made_at:
+def scaler_text(scaler: Scaler, home: Span) -> Iterator[str]:
+    """What is known of a scaler beside its name, as phrases; places as they are told beside `home`."""
+    if scaler.made_at:
+        yield f"made at {' and '.join(near(span, home) for span in scaler.made_at)}"
+    else:
         yield "from outside: an argument or an attribute"
     for what in ("device", "enabled", "init_scale"):
         value = getattr(scaler, what)
@@ -71,19 +73,12 @@ def clip_text(clip: Clip) -> str:
 
 
 def _objects(loop: Loop) -> Markup:
-    scalers = [
-        (
-            code(scaler.name),
-            (" made at ", code(", ".join(map(place, scaler.made_at)))) if scaler.made_at else None,
-            prose(", ".join(scaler_text(scaler))),
-        )
-        for scaler in loop.scalers
-    ]
+    scalers = [(code(scaler.name), ", ", prose(", ".join(scaler_text(scaler, loop.span)))) for scaler in loop.scalers]
     told: list[tuple[str, Sequence[Content]]] = [
         ("Scalers", scalers),
         ("Optimizers", [code(name) for name in loop.optimizers]),
         ("Accumulation", [("steps where ", code(window)) for window in loop.windows]),
-        ("Clips", [(code(place(clip.span)), " ", prose(clip_text(clip))) for clip in loop.clips]),
+        ("Clips", [(near(clip.span, loop.span), " ", prose(clip_text(clip))) for clip in loop.clips]),
     ]
     return element(
         "dl",
@@ -120,7 +115,7 @@ def _calls(loop: Loop, result: RunResult) -> Iterator[Content]:
     if not loop.calls:
         return
     yield element("h3", "Calls in their order", class_="minor")
-    head = element("tr", [element("th", text, scope="col") for text in ("Place", "Call", "Gradients behind it")])
+    head = element("tr", [element("th", text, scope="col") for text in ("Where", "Call", "Gradients then")])
     rows = [element("tr", _call(call, loop, result)) for call in loop.calls[:MAX_CALLS]]
     yield scroller("Calls", element("table", element("thead", head), element("tbody", rows)))
     if len(loop.calls) > MAX_CALLS:
@@ -129,7 +124,7 @@ def _calls(loop: Loop, result: RunResult) -> Iterator[Content]:
 
 def _call(call: Call, loop: Loop, result: RunResult) -> Iterator[Content]:
     several = len(loop.optimizers) > 1
-    yield element("td", code(place(call.span)))
+    yield element("td", near(call.span, loop.span))
     yield element("td", code(excerpt(call.span, result)), " – ", prose(call.what))
     yield element(
         "td",

@@ -100,8 +100,7 @@ def _about(judged: JudgedLoop, audit: Audit, width: int) -> Iterator[Line]:
             "", f"{counted(judged.silenced, 'fault')} suppressed, or of rules that are not selected", width
         )
     for scaler in loop.scalers:
-        made = [f"made at {near(span, loop.span)}" for span in scaler.made_at]
-        yield from _wrapped("scaler", ", ".join((f"`{scaler.name}`", *made, *scaler_text(scaler))), width)
+        yield from _wrapped("scaler", ", ".join((f"`{scaler.name}`", *scaler_text(scaler, loop.span))), width)
     yield from _wrapped("optimizers", ", ".join(f"`{name}`" for name in loop.optimizers), width)
     for window in loop.windows:
         yield from _wrapped("steps where", f"`{window}`", width)

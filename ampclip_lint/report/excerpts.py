@@ -77,13 +77,14 @@ def regions(diagnostic: Diagnostic, result: RunResult) -> Iterator[tuple[Span, S
         here = (first, *others)
         source = result.source(first.filename)
         last = len(source.part(first.cell)) if source is not None else 0
-        rows = sorted({row for span in here for row in _around(span) if 1 <= row <= last})
+        # Of a statement on the path its first line says what matters; of the finding, all of it may.
+        rows = sorted({row for span in here for row in _around(span, span is diagnostic.span) if 1 <= row <= last})
         if rows:
             yield first, _nearest(rows, first.start.row)
 
 
-def _around(span: Span) -> Iterable[int]:
-    stop = min(span.end.row, span.start.row + _LONGEST)
+def _around(span: Span, whole: bool) -> Iterable[int]:
+    stop = min(span.end.row, span.start.row + _LONGEST) if whole else span.start.row
     return range(span.start.row - _CONTEXT, stop + _CONTEXT + 1)
 
 
