@@ -145,7 +145,7 @@ Right (1)
       steps where: `(i + 1) % accumulate == 0`
       clip: line 12 by norm with threshold `0.5`; gradients: 1
 
-Not read (2)
+Left out (2)
       engine/latin.py: not valid utf-8 at byte 18
       engine/broken.py:1: not valid Python: '(' was never closed"""
     )

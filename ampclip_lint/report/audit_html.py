@@ -29,9 +29,7 @@ def page(audit: Audit) -> bytes:
     script = asset("page.js")
     # What is not this very text is neither run nor fetched, whatever a reported file says.
     policy = f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}"
-    title = f"Audit of {', '.join(audit.paths[:3])}"
-    if len(audit.paths) > 3:
-        title += f" and {len(audit.paths) - 3} more"
+    title = _title(audit.paths)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -43,6 +41,13 @@ def page(audit: Audit) -> bytes:
     )
     body = element("body", _body(audit, title), element("script", script))
     return joined(raw("<!DOCTYPE html>\n"), element("html", head, "\n", body, lang="en"), "\n").encode("utf-8")
+
+
+def _title(paths: Sequence[str]) -> str:
+    if list(paths) == ["."]:
+        return "Audit"
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"Audit of {', '.join(paths[:3])}{more}"
 
 
 def _hash(text: str) -> str:

@@ -132,7 +132,7 @@ def _undecided(audit: Audit, width: int) -> Iterator[Line]:
         *(f"{problem.filename}: {problem.reason}" for problem in audit.result.problems),
         *(f"{place(doubt.span)}: {doubt.reason}" for doubt in audit.unparsed),
     ]
-    yield from _listed("Not read", texts, width)
+    yield from _listed("Left out", texts, width)
 
 
 def _listed(title: str, texts: Iterable[str], width: int) -> Iterator[Line]:
