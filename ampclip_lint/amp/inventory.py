@@ -5,7 +5,7 @@ Only reads; judges nothing. What a rule would say about a fault is none of its b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -35,8 +35,8 @@ from ampclip_lint.amp.ops import Clip as ClipOp
 from ampclip_lint.amp.units import Age as UnitAge
 from ampclip_lint.amp.units import Ref, Unit
 from ampclip_lint.diagnostics import Span
-from ampclip_lint.flow.facts import Residue
-from ampclip_lint.flow.graph import Graph, Guard, Node
+from ampclip_lint.flow.facts import Facts, Residue
+from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
 from ampclip_lint.flow.solver import Visit
 from ampclip_lint.loops import Age, Call, Clip, Doubt, Held, History, Level, Loop, Moment, Scaler, Suspicion
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, qualified
@@ -135,25 +135,38 @@ class _Inventory:
         """
         steps = {node.index for node in self._reached(_STEPS)}
         backwards = {node.index for node in self._reached(Backward)}
+        followers = {index: [edge.target for edge in out] for index, out in enumerate(self.graph.edges)}
+        behind = _reach(backwards, followers)
+        stepping = _reach(steps, self.graph.predecessors(), but=backwards)
         found: dict[str, None] = {}
         for index, out in enumerate(self.graph.edges):
-            if len(out) < 2 or not self.graph.on_cycle(index):
+            applies = [edge for edge in out if edge.target in stepping]
+            if len(out) < 2 or not applies or index not in behind or not self.graph.on_cycle(index):
                 continue
-            if not any(self.graph.leads_to(backward, index) for backward in backwards):
-                continue
-            applies = [edge for edge in out if _comes_first(self.graph, edge.target, steps, backwards)]
-            others = {guard for edge in out if edge not in applies for guard in edge.guards}
-            for edge in applies:
-                if others:
-                    # What the ways past the step say too, or do not deny, is not what decides.
-                    deciding = [g for g in edge.guards if g not in others and Guard(g.atom, not g.holds) in others]
-                else:
-                    # Also beside it something steps, as what is left over behind the loop.
-                    deciding = [guard for guard in edge.guards if _counts(guard)]
-                text = self._condition(deciding, index)
+            past = [edge for edge in out if edge not in applies]
+            # Where every way leads to a step, one of them may be for what is left over behind the loop.
+            chosen = (
+                self._deciding(applies, past, index) if past else [filter(_counts, edge.guards) for edge in applies]
+            )
+            for guards in chosen:
+                text = self._condition(guards, index)
                 if text:
                     found[text] = None
         return iter(found)
+
+    def _deciding(self, applies: Sequence[Edge], past: Sequence[Edge], node: int) -> list[Iterable[Guard]]:
+        """For each way to a step the guards that keep a path from going past it."""
+        turning = [[g for g in edge.guards if any(_turns(edge, g, other) for other in past)] for edge in applies]
+
+        def is_open(guard: Guard) -> bool:
+            # Where it is denied, something steps as well, for no reason that has a name.
+            denied = Guard(guard.atom, not guard.holds)
+            return any(
+                denied in edge.guards and not self._condition((g for g in guards if g != denied), node)
+                for edge, guards in zip(applies, turning)
+            )
+
+        return [[guard for guard in guards if not is_open(guard)] for guards in turning]
 
     def _condition(self, guards: Iterable[Guard], node: int) -> str:
         """Guards as source, but for the question whether an object is there at all."""
@@ -235,23 +248,31 @@ def _may_hold(buffer: Buffer) -> bool:
     return buffer.unknown or bool(buffer.maybe)
 
 
+def _turns(edge: Edge, guard: Guard, other: Edge) -> bool:
+    """Whether denying one guard of an edge, and nothing else of it, may lead over another edge."""
+    denied = Guard(guard.atom, not guard.holds)
+    if denied not in other.guards:
+        return False
+    facts: Facts | None = Facts()
+    for each in (*(g for g in edge.guards if g != guard), *other.guards):
+        facts = facts.assume(each.atom, each.holds) if facts is not None else None
+    return facts is not None
+
+
 def _counts(guard: Guard) -> bool:
     """Whether a guard holds once in so many rounds."""
     return isinstance(guard.atom.predicate, Residue) and guard.holds
 
 
-def _comes_first(graph: Graph, start: int, goals: set[int], others: set[int]) -> bool:
-    """Whether a path from a node reaches one of the goals before it meets one of the others."""
-    seen: set[int] = set()
-    pending = [start]
+def _reach(start: Iterable[int], next_to: Mapping[int, Sequence[int]], but: Container[int] = ()) -> set[int]:
+    """The nodes that lie on ways from some, these included, and that no way leads to through certain others."""
+    seen = set(start)
+    pending = list(seen)
     while pending:
-        current = pending.pop()
-        if current in goals:
-            return True
-        if current not in seen and current not in others:
-            seen.add(current)
-            pending.extend(edge.target for edge in graph.edges[current])
-    return False
+        fresh = {node for node in next_to.get(pending.pop(), ()) if node not in seen and node not in but}
+        seen |= fresh
+        pending.extend(fresh)
+    return seen
 
 
 def _behind(node: Node, visit: Visit[State], domain: GradScalerDomain) -> State:

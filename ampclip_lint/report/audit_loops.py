@@ -77,7 +77,7 @@ def _objects(loop: Loop) -> Markup:
     told: list[tuple[str, Sequence[Content]]] = [
         ("Scalers", scalers),
         ("Optimizers", [code(name) for name in loop.optimizers]),
-        ("Accumulation", [("steps where ", code(window)) for window in loop.windows]),
+        ("Steps", [("where ", code(window)) for window in loop.windows]),
         ("Clips", [(near(clip.span, loop.span), " ", prose(clip_text(clip))) for clip in loop.clips]),
     ]
     return element(
