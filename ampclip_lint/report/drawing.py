@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from ampclip_lint.loops import Age, Curve, Held, History, Level, Moment
+from ampclip_lint.report.excerpts import shortened
 from ampclip_lint.report.markup import Markup, element, joined, raw
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -18,6 +19,8 @@ _UNKNOWN, _EMPTY, _MIXED = "unknown", "no gradients", "mixed"
 _LEFT, _COLUMN, _TOP, _ROW, _FOOT = 104, 88, 40, 36, 46
 _SPREAD = 5
 """Pixels between the lines of two optimizers in one row."""
+_NAME = 40
+"""Characters of an optimizer's name."""
 
 
 def unit_text(text: str) -> str:
@@ -49,6 +52,9 @@ def timeline(history: History, name: str) -> Markup:
     legend = len(history.optimizers) > 1
     several = len({moment.span.filename for moment in history.moments}) > 1
     height = bottom + _FOOT + (18 if legend else 0)
+    names = [shortened(optimizer, _NAME) for optimizer in history.optimizers]
+    if legend:
+        width = max(width, _LEFT + sum(map(_wide, names)))
     parts: list[Markup] = [
         element("title", "The unit of the gradients along the path", id=f"{name}-title"),
         element("desc", spoken(history), id=f"{name}-desc"),
@@ -78,7 +84,7 @@ def timeline(history: History, name: str) -> Markup:
     for number in range(len(history.optimizers)):
         parts.append(_track(history, number, rows))
     if legend:
-        parts += _legend(history.optimizers, bottom + _FOOT + 8)
+        parts += _legend(names, bottom + _FOOT + 8)
     return _svg(parts, width, height, f"{name}-title {name}-desc", "timeline")
 
 
@@ -172,7 +178,11 @@ def _legend(optimizers: Sequence[str], y: int) -> Iterator[Markup]:
             class_=f"track t{number % 4}",
         )
         yield element("text", optimizer, x=x + 28, y=y, class_="name")
-        x += 44 + 8 * len(optimizer)
+        x += _wide(optimizer)
+
+
+def _wide(name: str) -> int:
+    return 44 + 8 * len(name)
 
 
 # -- the plot ---------------------------------------------------------------------------------------------------------
