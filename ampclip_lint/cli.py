@@ -14,7 +14,7 @@ import click
 from ampclip_lint import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ampclip_lint.lint.config import Settings
     from ampclip_lint.lint.run import RunResult
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from ampclip_lint.syntax.source import SourceFile
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
-FORMATS = ("full", "concise", "json", "jsonl")
+FORMATS = ("full", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+SETTINGS = frozenset(
+    (
+        "select", "extend_select", "ignore", "fail_on", "exclude", "extend_exclude", "baseline", "no_baseline",
+        "config_file", "isolated",
+    )
+)  # fmt: skip
+"""The options of `check` that lie over the configuration, or say which one counts."""
 COLOR = click.option(
     "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="When to colour the output."
 )
@@ -79,6 +86,15 @@ def main() -> None:
 )
 @click.option("--extend-exclude", multiple=True, callback=_words, metavar="PATTERNS", help="What else not to read.")
 @click.option("--no-respect-gitignore", is_flag=True, help="Read what .gitignore ignores.")
+@click.option(
+    "--baseline", type=click.Path(dir_okay=False, path_type=Path), help="Accept the findings that this file holds."
+)
+@click.option(
+    "--write-baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Accept all present findings from now on: write them there.",
+)
+@click.option("--no-baseline", is_flag=True, help="Also show what the configured baseline accepts.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more in the summary.")
 @COLOR
@@ -92,18 +108,22 @@ def check(
     quiet: bool,
     verbose: bool,
     color: str,
+    write_baseline: Path | None,
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
     from ampclip_lint.lint.run import lint_paths
 
     with _tool_errors():
-        settings = _settings(**options)
+        settings = _settings(write_baseline=write_baseline, **options)
         targets = paths or (".",)
         if show_files:
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
-        result = lint_paths(targets, settings, stdin=stdin)
+        with _progress(quiet=quiet) as progress:
+            result = lint_paths(targets, settings, stdin=stdin, progress=progress)
+        if write_baseline is not None:
+            result = _accept(result)
     _write_findings(result, output_format, output_file, color)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
     if result.missing or any(problem.internal for problem in result.problems):
@@ -117,19 +137,47 @@ def _settings(
     extend_select: tuple[str, ...],
     ignore: tuple[str, ...],
     exclude: tuple[str, ...],
-    no_respect_gitignore: bool,
+    no_respect_gitignore: bool = False,
+    write_baseline: Path | None = None,
     **rest: Any,
 ) -> Settings:
     from ampclip_lint.lint.config import Selection, Settings
 
     if rest["config_file"] is not None and rest["isolated"]:
         raise click.UsageError("--config and --isolated exclude each other")
+    if sum((rest["baseline"] is not None, write_baseline is not None, rest["no_baseline"])) > 1:
+        raise click.UsageError("--baseline, --write-baseline and --no-baseline exclude each other")
+    if write_baseline is not None:
+        rest |= {"baseline": write_baseline, "renew_baseline": True}
     return Settings(
         selection=Selection(select or None, extend_select, ignore),
         exclude=exclude or None,
         respect_gitignore=not no_respect_gitignore,
         **rest,
     )
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What a run that lasts tells of itself, if a person is there to see it."""
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _text: None
+        return
+    from ampclip_lint.report.progress import Progress
+
+    with Progress(sys.stderr) as progress:
+        yield progress.show
+
+
+def _accept(result: RunResult) -> RunResult:
+    """Write the baseline that covers all findings; what is left of the result then."""
+    from dataclasses import replace
+
+    from ampclip_lint.lint import baseline
+
+    (outcome,) = result.baselines
+    baseline.write(outcome.path, outcome.renewed)
+    return replace(result, diagnostics=(), failed=False, baselines=(replace(outcome, written=True),))
 
 
 def _show_files(targets: Sequence[str], settings: Settings) -> int:
@@ -146,16 +194,22 @@ def _show_files(targets: Sequence[str], settings: Settings) -> int:
 
 
 def _write_findings(result: RunResult, output_format: str, output_file: Path | None, color: str) -> None:
-    from ampclip_lint.report.formats import renderer
+    import io
+    from shutil import get_terminal_size
+
+    from ampclip_lint.files import write_atomic
+    from ampclip_lint.report.formats import HUMAN, renderer
     from ampclip_lint.report.text import write_lines
 
-    lines = renderer(output_format)(result)
     if output_file is None:
-        write_lines(lines, sys.stdout, color=output_format in ("full", "concise") and _colored(sys.stdout, color))
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        colored = output_format in HUMAN and _colored(sys.stdout, color)
+        write_lines(renderer(output_format, width)(result), sys.stdout, color=colored)
         return
+    text = io.StringIO()
+    write_lines(renderer(output_format)(result), text, color=False)
     try:
-        with open(output_file, "w", encoding="utf-8", newline="\n") as stream:
-            write_lines(lines, stream, color=False)
+        write_atomic(output_file, text.getvalue().encode("utf-8", "backslashreplace"))
     except OSError as error:
         _fail(f"{output_file}: can't be written: {(error.strerror or str(error)).lower()}")
 
@@ -172,6 +226,31 @@ def _write_remarks(
     if not quiet:
         lines += summary.summary(result, verbose=verbose)
     write_lines(lines, sys.stderr, color=_colored(sys.stderr, color))
+
+
+@main.command(
+    params=[
+        click.Argument(["path"], default="."),
+        *(option for option in check.params if option.name in SETTINGS),
+        click.Option(["--schema"], is_flag=True, help="Print the JSON schema of the configuration instead."),
+    ]
+)
+def config(path: str, schema: bool, **options: Any) -> None:
+    """Show the settings for a file or folder, and where each comes from: file, command line or default."""
+    from ampclip_lint.lint.config import Configs
+    from ampclip_lint.lint.registry import load_rules
+    from ampclip_lint.report import settings
+    from ampclip_lint.report.text import write_lines
+
+    with _tool_errors():
+        rules = load_rules()
+        if schema:
+            lines = settings.schema_lines(rules)
+        elif not os.path.lexists(path):
+            _fail(f"{path}: no such file or directory")
+        else:
+            lines = settings.settings_lines(Path(path), Configs(_settings(**options), rules))
+    write_lines(lines, sys.stdout, color=False)
 
 
 @main.command()

@@ -21,12 +21,12 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "syntax", "flow"}, {"libcst"}),
-    "lint": ({"diagnostics", "syntax", "amp"}, {"tomli"}),
-    "report": ({"diagnostics", "syntax", "lint"}, {"rich"}),
+    "lint": ({"diagnostics", "files", "syntax", "amp"}, {"tomli"}),
+    "report": ({"", "diagnostics", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
-    "cli": ({"", "diagnostics", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
+    "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
     "__main__": ({"cli"}, set()),
-    "": ({"lint"}, set()),  # the package itself
+    "": ({"diagnostics", "syntax", "lint"}, set()),  # the package itself
 }
 FOR_RULES = {
     "ampclip_lint.lint.rule",
