@@ -95,9 +95,10 @@ def _steps(diagnostic: Diagnostic, result: RunResult, room: int | None) -> list[
     text_width = max(len(row[1]) for row in rows)
     lines: list[Line] = []
     for place, text, message, unit in rows:
-        line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}  ", ""), HANG, (message, "dim")]
+        line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}  ", ""), HANG]
+        line.append((message if unit is None else f"{message},", "dim"))
         if unit is not None:
-            line.append((f", {clean(unit_text(unit))}", "unit"))
+            line.append((f" {clean(unit_text(unit))}", "unit"))
         lines.append(line)
     return lines
 

@@ -107,7 +107,7 @@ def broken(line: Line, width: int) -> Iterator[Line]:
     current, used, fresh = line[:mark], hang, False
     for text, style in line[mark + 1 :]:
         # A unit is one word: `1 + S` stays together.
-        for token in re.findall(r"^[^ ]+| .+" if style == "unit" else r" *[^ ]+| +", text):
+        for token in [text] if style == "unit" else re.findall(r" *[^ ]+| +", text):
             if used + sum(map(_cells, token)) > width and not fresh:
                 yield current
                 current, used, fresh = [(" " * indent, "")], indent, True
