@@ -245,11 +245,11 @@ def config(path: str, schema: bool, **options: Any) -> None:
     with _tool_errors():
         rules = load_rules()
         if schema:
-            lines = settings.schema_lines(rules)
+            lines = list(settings.schema_lines(rules))
         elif not os.path.lexists(path):
             _fail(f"{path}: no such file or directory")
         else:
-            lines = settings.settings_lines(Path(path), Configs(_settings(**options), rules))
+            lines = list(settings.settings_lines(Path(path), Configs(_settings(**options), rules)))
     write_lines(lines, sys.stdout, color=False)
 
 

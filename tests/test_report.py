@@ -197,6 +197,15 @@ def test_long_lines_go_on_under_their_own_text() -> None:
     ]
 
 
+def test_long_paths_are_cut_in_front() -> None:
+    step = TraceStep(span(2, 1, 2, 9, "some/deep/folder/of/the/project/helpers.py"), "clipped here")
+    lines = on_terminal(finding(span(4, 5, 4, 34), step), 70)
+    assert "  = path: …roject/helpers.py:2 |   clipped here" in lines
+    assert "  = path: some/deep/folder/of/the/project/helpers.py:2 |   clipped here" in on_terminal(
+        finding(span(4, 5, 4, 34), step), 200
+    )
+
+
 def test_what_fits_is_the_same_at_any_width() -> None:
     diagnostic = finding(span(5, 5, 8, 6), TraceStep(span(4, 5, 4, 34), "scaled gradients are added", "S"))
     assert on_terminal(diagnostic, 120) == on_terminal(diagnostic, 1000) == show(diagnostic, source()).splitlines()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic
 from ampclip_lint.lint.errors import ToolError
+from ampclip_lint.syntax.source import display_name
 
 VERSION = 1
 
@@ -139,22 +140,24 @@ def read(path: Path) -> dict[Entry, int]:
     try:
         data = json.loads(path.read_bytes())
     except FileNotFoundError as error:
-        raise BaselineError(f"{path}: no such baseline; `--write-baseline` writes one") from error
+        raise BaselineError(f"{display_name(path)}: no such baseline; `--write-baseline` writes one") from error
     except OSError as error:
-        raise BaselineError(f"{path}: can't be read: {(error.strerror or str(error)).lower()}") from error
+        raise BaselineError(f"{display_name(path)}: can't be read: {(error.strerror or str(error)).lower()}") from error
     except (ValueError, RecursionError) as error:
-        raise BaselineError(f"{path}: not a baseline: not JSON: {error}") from error
+        raise BaselineError(f"{display_name(path)}: not a baseline: not JSON: {error}") from error
     if not isinstance(data, dict) or "version" not in data:
-        raise BaselineError(f"{path}: not a baseline: it has no `version`")
+        raise BaselineError(f"{display_name(path)}: not a baseline: it has no `version`")
     if data["version"] != VERSION:
-        raise BaselineError(f"{path}: a baseline of version {data['version']!r}; this ampclip-lint reads {VERSION}")
+        raise BaselineError(
+            f"{display_name(path)}: a baseline of version {data['version']!r}; this ampclip-lint reads {VERSION}"
+        )
     if not isinstance(data.get("findings"), list):
-        raise BaselineError(f"{path}: not a baseline: `findings` is not a list")
+        raise BaselineError(f"{display_name(path)}: not a baseline: `findings` is not a list")
     entries: Counter[Entry] = Counter()
     for number, item in enumerate(data["findings"], 1):
         known = _entry(item)
         if known is None:
-            raise BaselineError(f"{path}: not a baseline: entry {number} of `findings` can't be read")
+            raise BaselineError(f"{display_name(path)}: not a baseline: entry {number} of `findings` can't be read")
         entry, count = known
         entries[entry] += count
     return dict(entries)
@@ -203,4 +206,6 @@ def write(path: Path, entries: Iterable[tuple[Entry, int]]) -> None:
     try:
         write_atomic(path, text_of(entries).encode())
     except OSError as error:
-        raise BaselineError(f"{path}: can't be written: {(error.strerror or str(error)).lower()}") from error
+        raise BaselineError(
+            f"{display_name(path)}: can't be written: {(error.strerror or str(error)).lower()}"
+        ) from error

@@ -212,24 +212,25 @@ class Configs:
         }
         by_command: dict[str, object] = {
             "select": asked.selection.select,
-            "extend-select": asked.selection.extend_select or None,
-            "ignore": asked.selection.ignore or None,
+            "extend-select": asked.selection.extend_select,
+            "ignore": asked.selection.ignore,
             "exclude": asked.exclude,
-            "extend-exclude": asked.extend_exclude or None,
+            "extend-exclude": asked.extend_exclude,
             "fail-on": asked.fail_on,
             "baseline": asked.baseline and display_name(asked.baseline),
         }
+        overridden = {key for key, value in by_command.items() if value not in (None, ())}
+        overridden |= {"baseline"} if asked.no_baseline else set()
         given = config.given
         if asked.selection.select is not None:  # starts anew: whatever the file selects and ignores is gone
             by_file |= dict.fromkeys(("extend-select", "ignore"), ())
             given -= {"extend-select", "ignore"}
         found = []
         for key in KEYS:
-            below, above = by_file[key], by_command.get(key)
-            if above is None or (below and key in ("extend-select", "ignore", "extend-exclude")):
-                found.append(Effective(key, below, file if key in given else "default"))
-            if above is not None:
-                found.append(Effective(key, above, "command line"))
+            if key not in overridden or (by_file[key] and key in ("extend-select", "ignore", "extend-exclude")):
+                found.append(Effective(key, by_file[key], file if key in given else "default"))
+            if key in overridden:
+                found.append(Effective(key, by_command[key], "command line"))
         return found
 
     def fails(self, path: Path, severity: Severity) -> bool:

@@ -89,6 +89,8 @@ def _steps(diagnostic: Diagnostic, result: RunResult, room: int | None) -> list[
         rows.append((place, _excerpt(step, result), clean(step.message), step.unit))
     if not rows:
         return []
+    if room is not None:  # of a long path the end says more than the beginning
+        rows = [(_cut(row[0][::-1], max(room // 3, 20))[::-1], *row[1:]) for row in rows]
     place_width = max(len(row[0]) for row in rows)
     widest = _WIDEST if room is None else min(_WIDEST, max((room - place_width - 5) // 2, _NARROWEST))
     rows = [(place, _cut(text, widest), message, unit) for place, text, message, unit in rows]

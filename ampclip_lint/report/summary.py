@@ -41,7 +41,7 @@ def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
     if not result.files:
         if not result.missing:
             yield [("warning", "warning"), (": no Python files found", "")]
-    else:
+    elif not any(outcome.written for outcome in result.baselines):
         yield plain(f"Found {' and '.join(kinds)} ({where})." if kinds else f"No findings ({where}).")
     for outcome in result.baselines:
         yield from _baseline(outcome, verbose=verbose)
