@@ -16,6 +16,8 @@ from ampclip_lint import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from click.shell_completion import CompletionItem
+
     from ampclip_lint.lint.config import Settings
     from ampclip_lint.lint.run import RunResult
     from ampclip_lint.report.text import Line
@@ -43,6 +45,21 @@ def _words(_context: click.Context, parameter: click.Parameter, values: tuple[st
     return words
 
 
+def _rule_words(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers for a rule, or for the last one of several."""
+    from click.shell_completion import CompletionItem
+
+    from ampclip_lint.lint.registry import load_rules
+
+    before, comma, word = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{text}", help=rule.summary)
+        for rule in load_rules().values()
+        for text in (rule.code, rule.name)
+        if text.casefold().startswith(word.casefold())
+    ]
+
+
 @click.group(context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="ampclip-lint", message="%(prog)s %(version)s")
 def main() -> None:
@@ -53,18 +70,33 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings there.")
 @click.option(
     "--select",
     multiple=True,
     callback=_words,
+    shell_complete=_rule_words,
     metavar="CODES",
     help="Codes, prefixes, names or ALL, instead of the defaults.",
 )
-@click.option("--extend-select", multiple=True, callback=_words, metavar="CODES", help="Rules to add.")
-@click.option("--ignore", multiple=True, callback=_words, metavar="CODES", help="Rules to leave out.")
+@click.option(
+    "--extend-select",
+    multiple=True,
+    callback=_words,
+    shell_complete=_rule_words,
+    metavar="CODES",
+    help="Rules to add.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    callback=_words,
+    shell_complete=_rule_words,
+    metavar="CODES",
+    help="Rules to leave out.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "info", "never")),
@@ -230,12 +262,16 @@ def _write_remarks(
 
 @main.command(
     params=[
-        click.Argument(["path"], default="."),
+        click.Argument(["path"], default=".", type=click.Path()),
         *(option for option in check.params if option.name in SETTINGS),
-        click.Option(["--schema"], is_flag=True, help="Print the JSON schema of the configuration instead."),
+        click.Option(
+            ["--schema"],
+            type=click.Choice(("ampclip-lint.toml", "pyproject.toml")),
+            help="Print the JSON schema of that file instead, for editors.",
+        ),
     ]
 )
-def config(path: str, schema: bool, **options: Any) -> None:
+def config(path: str, schema: str | None, **options: Any) -> None:
     """Show the settings for a file or folder, and where each comes from: file, command line or default."""
     from ampclip_lint.lint.config import Configs
     from ampclip_lint.lint.registry import load_rules
@@ -244,8 +280,8 @@ def config(path: str, schema: bool, **options: Any) -> None:
 
     with _tool_errors():
         rules = load_rules()
-        if schema:
-            lines = list(settings.schema_lines(rules))
+        if schema is not None:
+            lines = list(settings.schema_lines(rules, pyproject=schema == "pyproject.toml"))
         elif not os.path.lexists(path):
             _fail(f"{path}: no such file or directory")
         else:
@@ -254,7 +290,7 @@ def config(path: str, schema: bool, **options: Any) -> None:
 
 
 @main.command()
-@click.argument("code")
+@click.argument("code", shell_complete=_rule_words)
 @COLOR
 def explain(code: str, color: str) -> None:
     """Show the documentation of a rule, by code or name."""
@@ -300,7 +336,7 @@ def rules(color: str) -> None:
 
 
 @main.command()
-@click.argument("target", metavar="FILE[::FUNC]")
+@click.argument("target", metavar="FILE[::FUNC]", type=click.Path())
 def trace(target: str) -> None:
     """Show the lines that touch gradients, with the unit of each optimizer's gradients after them."""
     from ampclip_lint.amp.explain import trace_text
@@ -310,7 +346,7 @@ def trace(target: str) -> None:
 
 
 @main.command()
-@click.argument("target", metavar="FILE::FUNC")
+@click.argument("target", metavar="FILE::FUNC", type=click.Path())
 @click.option("--dot", is_flag=True, help="In the language of Graphviz.")
 def graph(target: str, dot: bool) -> None:
     """Show the control-flow graph of a function with the states in it, for bug reports."""

@@ -273,11 +273,20 @@ def test_the_schema_serves_the_table_of_pyproject() -> None:
 
 
 def test_the_command_prints_the_schema_of_the_rules_that_are_installed() -> None:
-    result = config("--schema")
+    result = config("--schema", "ampclip-lint.toml")
     assert result.exit_code == 0
     printed = json.loads(result.stdout)
     assert list(printed["properties"]) == list(KEYS)
     assert "AMP101" in printed["definitions"]["code"]["anyOf"][0]["enum"]
+
+
+def test_the_command_prints_a_schema_of_pyproject_that_knows_our_table_alone() -> None:
+    made = json.loads(config("--schema", "pyproject.toml").stdout)
+    jsonschema.Draft7Validator.check_schema(made)
+    validator = jsonschema.Draft7Validator(made)
+    assert validator.is_valid({"project": {"name": "x"}, "tool": {"ruff": {}, "ampclip-lint": {"select": ["AMP1"]}}})
+    assert not validator.is_valid({"tool": {"ampclip-lint": {"selct": []}}})
+    assert not validator.is_valid({"tool": {"ampclip-lint": {"select": ["AMP 1"]}}})
 
 
 def test_the_schema_is_shipped() -> None:

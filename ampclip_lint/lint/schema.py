@@ -14,7 +14,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 def schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
     """
-    What may stand at the top of ``ampclip-lint.toml`` and in the table ``tool.ampclip-lint`` of ``pyproject.toml``.
+    What may stand in ``ampclip-lint.toml``, and what SchemaStore's schema of ``pyproject.toml`` refers to for a tool.
 
     The codes of `rules` are offered and not demanded: a schema does not know which rule packs are installed elsewhere.
     """
@@ -48,6 +48,17 @@ def schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": False,
         "definitions": {"code": {"description": "A rule: its code, a prefix of codes, its name, or ALL.", **code}},
+    }
+
+
+def pyproject_schema(rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """The same as a schema of ``pyproject.toml``, of which it knows nothing but that table."""
+    ours = schema(rules)
+    return {
+        "$schema": ours.pop("$schema"),
+        "definitions": ours.pop("definitions"),  # references count from the root of a document
+        "type": "object",
+        "properties": {"tool": {"type": "object", "properties": {TABLE: ours}}},
     }
 
 

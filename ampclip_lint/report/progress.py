@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock, Timer
+from threading import Event, Lock, Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -24,6 +24,8 @@ class Progress:
         self._text = "reading files"
         self._bar: Bar | None = None
         self._over = False
+        self.shown = Event()
+        """Whether it has come to that."""
 
     def __enter__(self) -> Progress:
         self._timer.start()
@@ -57,3 +59,4 @@ class Progress:
             self._bar = Bar(*columns, console=Console(file=self._stream), transient=True)
             self._bar.add_task(self._text, total=None)
             self._bar.start()
+            self.shown.set()

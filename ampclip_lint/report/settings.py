@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ampclip_lint.lint.config import Configs, Effective
 from ampclip_lint.lint.rule import Rule
-from ampclip_lint.lint.schema import schema
+from ampclip_lint.lint.schema import pyproject_schema, schema
 from ampclip_lint.report.text import Line, clean, plain, words
 from ampclip_lint.syntax.source import display_name
 
@@ -58,7 +58,8 @@ def _toml(value: object) -> str:
     return clean(json.dumps(value, ensure_ascii=False))
 
 
-def schema_lines(rules: Mapping[str, Rule]) -> Iterator[Line]:
-    """The schema as JSON."""
-    for line in json.dumps(schema(rules), indent=2).split("\n"):
+def schema_lines(rules: Mapping[str, Rule], *, pyproject: bool = False) -> Iterator[Line]:
+    """The schema of our own file, or of pyproject.toml, as JSON."""
+    made = pyproject_schema(rules) if pyproject else schema(rules)
+    for line in json.dumps(made, indent=2).split("\n"):
         yield plain(line)
