@@ -52,6 +52,9 @@ KEYS = tuple(option.key for option in OPTIONS)
 class ConfigError(ToolError):
     """A configuration that can't be used, with the file that it stands in."""
 
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{display_name(path)}: {reason}")
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -311,11 +314,11 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {(error.strerror or str(error)).lower()}") from error
+        raise ConfigError(path, f"can't be read: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not valid utf-8 at byte {error.start}") from error
+        raise ConfigError(path, f"not valid utf-8 at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(path, f"not valid TOML: {error}") from error
     return data
 
 
@@ -327,10 +330,10 @@ def parse_config(path: Path, table: object, rules: Mapping[str, Rule]) -> Config
         ConfigError: for an unknown key, a value of another type, or a rule that does not exist.
     """
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: `tool.{TABLE}` is not a table")
+        raise ConfigError(path, f"`tool.{TABLE}` is not a table")
     for key in table:
         if key not in KEYS:
-            raise ConfigError(f"{path}: unknown key `{key}`{nearest(key, KEYS)}")
+            raise ConfigError(path, f"unknown key `{key}`{nearest(key, KEYS)}")
     read = {
         option.key: _PARSERS[option.kind](path, option.key, table[option.key], rules)
         for option in OPTIONS
@@ -344,7 +347,7 @@ def parse_config(path: Path, table: object, rules: Mapping[str, Rule]) -> Config
 
 def _words(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ConfigError(f"{path}: `{key}` is not a list of strings")
+        raise ConfigError(path, f"`{key}` is not a list of strings")
     return tuple(value)
 
 
@@ -353,7 +356,7 @@ def _selectors(path: Path, key: str, value: object, rules: Mapping[str, Rule]) -
     try:
         expand(found, rules)
     except ToolError as error:
-        raise ConfigError(f"{path}: `{key}`: {error}") from error
+        raise ConfigError(path, f"`{key}`: {error}") from error
     return found
 
 
@@ -361,47 +364,47 @@ def _selectors_by_pattern(
     path: Path, key: str, value: object, rules: Mapping[str, Rule]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{path}: `{key}` is not a table of patterns to lists of codes")
+        raise ConfigError(path, f"`{key}` is not a table of patterns to lists of codes")
     return tuple((pattern, _selectors(path, f"{key}.{pattern}", codes, rules)) for pattern, codes in value.items())
 
 
 def _threshold(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> str:
     if not isinstance(value, str) or value not in FAIL_ON:
-        raise ConfigError(f"{path}: `{key}` is none of {', '.join(FAIL_ON)}: {value!r}")
+        raise ConfigError(path, f"`{key}` is none of {', '.join(FAIL_ON)}: {value!r}")
     return value
 
 
 def _file(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> Path:
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{path}: `{key}` is not the path of a file")
+        raise ConfigError(path, f"`{key}` is not the path of a file")
     return Path(os.path.abspath(path)).parent / value
 
 
 def _models(path: Path, key: str, table: object, _rules: Mapping[str, Rule]) -> tuple[tuple[str, str], ...]:
     """Check the models of wrappers: module name to Python text, or to the file that has it."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: `{key}` is not a table of module names to Python text")
+        raise ConfigError(path, f"`{key}` is not a table of module names to Python text")
     found = []
     for name, value in table.items():
-        where = f"{path}: `{key}.{name}`"
+        where = f"`{key}.{name}`"
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f'{where} is not the name of a module: write it in quotes, as in {key}."acme.amp"')
+            raise ConfigError(path, f'{where} is not the name of a module: write it in quotes, as in {key}."acme.amp"')
         if not isinstance(value, str):
-            raise ConfigError(f"{where} is neither Python text nor the path of a Python file")
+            raise ConfigError(path, f"{where} is neither Python text nor the path of a Python file")
         text = value
         if value.endswith(".py") and "\n" not in value:
             file = Path(os.path.abspath(path)).parent / value
             read = read_bytes(str(file), file)
             source = read if isinstance(read, FileProblem) else decode(str(file), file, read)
             if isinstance(source, FileProblem):
-                raise ConfigError(f"{where}: {value}: {source.reason}")
+                raise ConfigError(path, f"{where}: {value}: {source.reason}")
             text, where = source.text, f"{where} ({value})"
         try:
             tree = ast.parse(text)
         except SyntaxError as error:
-            raise ConfigError(f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
+            raise ConfigError(path, f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
         if not any(isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)) for node in tree.body):
-            raise ConfigError(f"{where} defines no class and no function")
+            raise ConfigError(path, f"{where} defines no class and no function")
         found.append((name, text))
     return tuple(found)
 
