@@ -227,16 +227,14 @@ def _show_files(targets: Sequence[str], settings: Settings) -> int:
 
 def _write_findings(result: RunResult, output_format: str, output_file: Path | None, color: str) -> None:
     import io
-    from shutil import get_terminal_size
 
     from ampclip_lint.files import write_atomic
     from ampclip_lint.report.formats import HUMAN, renderer
     from ampclip_lint.report.text import write_lines
 
     if output_file is None:
-        width = get_terminal_size().columns if sys.stdout.isatty() else None
         colored = output_format in HUMAN and _colored(sys.stdout, color)
-        write_lines(renderer(output_format, width)(result), sys.stdout, color=colored)
+        write_lines(renderer(output_format, _width(sys.stdout))(result), sys.stdout, color=colored)
         return
     text = io.StringIO()
     write_lines(renderer(output_format)(result), text, color=False)
@@ -315,24 +313,25 @@ def explain(code: str, color: str) -> None:
 def rules(color: str) -> None:
     """List the rules."""
     from ampclip_lint.lint.registry import load_rules
-    from ampclip_lint.report.text import write_lines
+    from ampclip_lint.report.text import HANG, broken, write_lines
 
     with _tool_errors():
         known = list(load_rules().values())
     width = max(len(rule.name) for rule in known)
-    write_lines(
-        (
-            [
-                (rule.code, "code"),
-                (f"  {rule.name:<{width}}  ", ""),
-                (f"{rule.severity.value:<7}", rule.severity.value),
-                (f"  {rule.summary}", ""),
-            ]
-            for rule in known
-        ),
-        sys.stdout,
-        color=_colored(sys.stdout, color),
-    )
+    lines: list[Line] = [
+        [
+            (rule.code, "code"),
+            (f"  {rule.name:<{width}}  ", ""),
+            (f"{rule.severity.value:<7}  ", rule.severity.value),
+            HANG,
+            (rule.summary, ""),
+        ]
+        for rule in known
+    ]
+    terminal = _width(sys.stdout)
+    if terminal is not None:
+        lines = [piece for line in lines for piece in broken(line, terminal)]
+    write_lines(lines, sys.stdout, color=_colored(sys.stdout, color))
 
 
 @main.command()
@@ -403,6 +402,13 @@ def _some_of(known: Sequence[str]) -> str:
     if not known:
         return "; there are no functions in it"
     return f"; there are {', '.join(f'`{item}`' for item in known[:8])}{' and others' if len(known) > 8 else ''}"
+
+
+def _width(stream: TextIO) -> int | None:
+    """The columns of a terminal; None where nobody is there to be spared long lines."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns if stream.isatty() else None
 
 
 def _colored(stream: TextIO, color: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -601,6 +602,27 @@ def test_explain_of_an_unknown_code_names_the_nearest() -> None:
 def test_rules_lists_every_rule() -> None:
     lines = run("rules").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(registry.load_rules())
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("arguments", [("rules",), ("check", "train.py")])
+def test_long_lines_are_broken_for_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, arguments: tuple[str, ...]
+) -> None:
+    write("train.py", BAD)
+    piped, terminal = run(*arguments).stdout, Terminal()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with pytest.raises(SystemExit):
+        main([*arguments, "--color", "never"])
+    shown = terminal.getvalue()
+    assert max(map(len, shown.splitlines())) <= columns < max(map(len, piped.splitlines()))
+    assert shown.split() == piped.split()
 
 
 def test_version() -> None:

@@ -102,6 +102,14 @@ def test_no_key_takes_just_anything(key: str, value: object) -> None:
         parse_config(Path("c.toml"), {key: value}, KNOWN)
 
 
+@pytest.mark.parametrize("name", ["ampclip_lint", "Ampclip-Lint"])
+def test_a_table_that_is_almost_ours_is_not_passed_over(name: str) -> None:
+    write("pyproject.toml", f'[tool.{name}]\nignore = ["AMP1"]\n[tool.ruff]\n')
+    result = run("check", ".")
+    assert result.exit_code == 2
+    assert f"pyproject.toml: unknown table `tool.{name}`; did you mean `tool.ampclip-lint`?" in result.stderr
+
+
 # --- the command
 
 

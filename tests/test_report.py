@@ -255,7 +255,7 @@ def test_summary_counts_by_severity() -> None:
     info = replace(warning, severity=Severity.INFO)
     result = RunResult((finding(span(1, 1, 1, 2)), warning, warning, info), files=4, incomplete=2)
     assert written(list(summary.summary(result))) == (
-        "Found 1 error and 2 warnings and 1 info (4 files read, 0 analysed).\n"
+        "Found 1 error, 2 warnings and 1 info (4 files read, 0 analysed).\n"
         "2 functions were analysed incompletely; --extend-select AMP003 shows where.\n"
     )
 

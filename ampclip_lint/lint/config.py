@@ -294,6 +294,9 @@ def read_folder(folder: Path, rules: Mapping[str, Rule]) -> Config | None:
         table = _load(project).get("tool", {})
         if isinstance(table, dict) and TABLE in table:
             return parse_config(project, table[TABLE], rules)
+        for name in table if isinstance(table, dict) else ():
+            if name.lower().replace("_", "-") == TABLE:  # would be passed over without a word
+                raise ConfigError(project, f"unknown table `tool.{name}`; did you mean `tool.{TABLE}`?")
     return None
 
 

@@ -63,7 +63,13 @@ def lint_source(
     pedantic: bool = False,
     rules: Mapping[str, Rule] | None = None,
 ) -> list[Diagnostic]:
-    """The findings in one text, by the default or the selected rules. Reads no configuration; lets crashes through."""
+    """
+    The findings in one text, by the default rules or the selected ones. Reads no configuration and no other file.
+
+    Raises:
+        ToolError: where `select` names no rule, or there are none.
+        Exception: whatever a rule or the analysis raises.
+    """
     rules = load_rules() if rules is None else rules
     codes = selected_codes(rules, (Selection(None if select is None else tuple(select)),))
     source = SourceFile(filename, None, text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Event, Lock, Timer
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,6 +24,7 @@ class Progress:
         self._lock = Lock()
         self._text = "reading files"
         self._bar: Bar | None = None
+        self._begun = monotonic()
         self._over = False
         self.shown = Event()
         """Whether it has come to that."""
@@ -58,5 +60,6 @@ class Progress:
             columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
             self._bar = Bar(*columns, console=Console(file=self._stream), transient=True)
             self._bar.add_task(self._text, total=None)
+            self._bar.tasks[0].start_time = self._begun
             self._bar.start()
             self.shown.set()

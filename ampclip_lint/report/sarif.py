@@ -26,6 +26,8 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
 """The words of GitHub's code scanning."""
 
+_TAGS = ["correctness", "mixed-precision", "pytorch"]
+
 Object = dict[str, Any]
 
 
@@ -76,9 +78,6 @@ def _rule(rule: Rule) -> Object:
     }
 
 
-_TAGS = ["correctness", "mixed-precision", "pytorch"]
-
-
 def _invocation(result: RunResult) -> Object:
     notes = [_notification("error", f"{clean(name)}: no such file or directory") for name in result.missing]
     for problem in result.problems:
@@ -107,7 +106,6 @@ def _result(diagnostic: Diagnostic, number: int, codes: Sequence[str]) -> Object
             "primaryLocationLineHash": f"{diagnostic.fingerprint}:{number}",
             "ampclipLint/v1": diagnostic.fingerprint,
         },
-        "properties": {"confidence": diagnostic.confidence.value},
     }
     if diagnostic.trace:
         found["codeFlows"] = [{"threadFlows": [{"locations": [_step(step) for step in diagnostic.trace]}]}]
@@ -124,6 +122,7 @@ def _result(diagnostic: Diagnostic, number: int, codes: Sequence[str]) -> Object
                 "properties": {"applicability": fix.applicability.value},
             }
         ]
+    found["properties"] = {"confidence": diagnostic.confidence.value}
     return found
 
 

@@ -42,7 +42,8 @@ def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
         if not result.missing:
             yield [("warning", "warning"), (": no Python files found", "")]
     elif not any(outcome.written for outcome in result.baselines):
-        yield plain(f"Found {' and '.join(kinds)} ({where})." if kinds else f"No findings ({where}).")
+        found = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+        yield plain(f"Found {found} ({where})." if kinds else f"No findings ({where}).")
     for outcome in result.baselines:
         yield from _baseline(outcome, verbose=verbose)
     if result.incomplete:

@@ -112,8 +112,11 @@ def broken(line: Line, width: int) -> Iterator[Line]:
                 yield current
                 current, used, fresh = [(" " * indent, "")], indent, True
             word = token.lstrip(" ") if fresh else token
-            if word:
+            if word and not fresh and current[-1][1] == style:
+                current[-1] = (current[-1][0] + word, style)
+            elif word:
                 current.append((word, style))
+            if word:
                 used, fresh = used + sum(map(_cells, word)), False
     yield current
 
