@@ -609,8 +609,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("columns", [90, 110])
-@pytest.mark.parametrize("arguments", [("rules",), ("check", "train.py")])
+@pytest.mark.parametrize(("columns", "arguments"), [(80, ("rules",)), (110, ("rules",)), (100, ("check", "train.py"))])
 def test_long_lines_are_broken_for_a_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int, arguments: tuple[str, ...]
 ) -> None:
