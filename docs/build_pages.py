@@ -545,32 +545,27 @@ def filled(text: str, blocks: Mapping[str, Callable[[], Iterable[str]]]) -> str:
     return _BLOCK.sub(block, text)
 
 
-#: The pages that are written here in part, and what generates the parts of each.
-GENERATED: Mapping[str, Mapping[str, Callable[[], Iterable[str]]]] = {
-    "docs/how-it-works.md": {
-        "steps": steps_table,
-        "orders": orders_table,
-        "units": unit_table,
-        "automaton": lambda: automaton_table(automaton()),
-        "guarded": guarded,
-    },
-    "docs/limitations.md": {"budgets": budgets, "known": known},
-    "docs/output.md": {"sarif": sarif_result},
-    "docs/configuration.md": {"keys": keys},
-    "docs/suppressing.md": {},
-    "docs/api.md": {},
-}
-
-
 def pages() -> dict[str, str]:
     """Path from the root to content, for everything that is generated here."""
-    found = {
-        "docs/automaton.svg": automaton_svg(automaton()),
-        # In the package for who installs it, beside the pages for who reads them.
-        "ampclip_lint/ampclip-lint.schema.json": schema_text(),
-        "docs/ampclip-lint.schema.json": schema_text(),
+    transitions = automaton()
+    blocks: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
+        "docs/api.md": {},
+        "docs/configuration.md": {"keys": keys},
+        "docs/how-it-works.md": {
+            "steps": steps_table,
+            "orders": orders_table,
+            "units": unit_table,
+            "automaton": lambda: automaton_table(transitions),
+            "guarded": guarded,
+        },
+        "docs/limitations.md": {"budgets": budgets, "known": known},
+        "docs/output.md": {"sarif": sarif_result},
+        "docs/suppressing.md": {},
     }
-    for name, of_page in GENERATED.items():
+    found = {"docs/automaton.svg": automaton_svg(transitions)}
+    # In the package for who installs it, beside the pages for who reads them.
+    found |= dict.fromkeys(("ampclip_lint/ampclip-lint.schema.json", "docs/ampclip-lint.schema.json"), schema_text())
+    for name, of_page in blocks.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         lost = set(of_page) - {match["name"] for match in _BLOCK.finditer(text)}
         if lost:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ampclip_lint.lint.baseline import Entry, Outcome, hold
 from console import run
 
 CLIP = "        clip_grad_norm_(model.parameters(), 1.0)\n"
@@ -273,6 +277,38 @@ def test_nothing_is_called_gone_of_a_file_that_cannot_be_read() -> None:
     accept()
     Path("a.py").write_bytes(b"\xe9")
     assert "no longer" not in check("--baseline", BASE).stderr
+
+
+FILES = st.sampled_from(["a.py", "b.py"])
+ENTRIES = st.builds(
+    Entry,
+    path=FILES,
+    function=st.sampled_from(["f", "g"]),
+    code=st.sampled_from(["AMP101", "AMP102"]),
+    line=st.sampled_from(["x", "y"]),
+)
+
+
+@given(
+    st.dictionaries(ENTRIES, st.integers(1, 3)),
+    st.lists(ENTRIES, max_size=8),
+    st.sets(st.sampled_from(["a.py", "b.py"])),
+)
+def test_holding_and_renewing_agree(entries: dict[Entry, int], found: list[Entry], run_over: set[str]) -> None:
+    # That no file is there only adds ways for an entry to fit.
+    def judges(entry: Entry) -> bool:
+        return entry.path in run_over
+
+    def hold_against(held: dict[Entry, int]) -> tuple[Outcome, list[Any]]:
+        return hold(Path("/no/such/folder/base.json"), held, [(entry, entry) for entry in found], judges)  # type: ignore[misc]
+
+    outcome, left = hold_against(entries)
+    accepted, stale = outcome.accepted, sum(count for _, count in outcome.stale)
+    assert accepted + len(left) == len(found)
+    assert accepted + stale + outcome.kept == sum(entries.values()), "each accepts one"
+    assert not set(left) & set(Counter(entries) - Counter(found)), "an entry of its own would have fitted"
+    again, nothing = hold_against(dict(outcome.renewed))
+    assert (nothing, again.stale, again.kept, again.renewed) == ([], (), outcome.kept, outcome.renewed)
 
 
 # --- in the configuration

@@ -217,8 +217,11 @@ def test_every_command_and_format_is_documented() -> None:
 
 @pytest.mark.parametrize("name", RUN)
 def test_every_block_is_a_file_or_is_run(name: str) -> None:
-    for match in build.BLOCK.finditer(build.filled(read(name), dict.fromkeys(build.GENERATED[name], lambda: ()))):
-        assert match["file"] or match["body"].startswith("$ "), match[0]
+    by_hand = re.sub(r"^<!-- generated: .*?^<!-- end -->$", "", read(name), flags=re.MULTILINE | re.DOTALL)
+    blocks = list(build.BLOCK.finditer(by_hand))
+    assert blocks
+    for block in blocks:
+        assert block["file"] or block["body"].startswith("$ "), block[0]
 
 
 def test_the_answer_to_a_command_is_what_it_says_now() -> None:
