@@ -100,6 +100,17 @@ def test_the_frame_keeps_to_the_file_and_drops_empty_lines_at_its_edges() -> Non
     assert shown.splitlines()[1:5] == ["  |", "2 | clip(p)", "  | ^^^^^^^", "  |"]
 
 
+def test_a_row_that_is_not_shown_takes_no_room() -> None:
+    shown = show(finding(span(9, 5, 9, 27)), source()).splitlines()
+    assert shown[1:6] == [
+        "  |",
+        "7 |         max_norm=1.0,",
+        "8 |     )",
+        "9 |     scaler.step(optimizer)",
+        "  |     " + "^" * 22,
+    ]
+
+
 def test_row_numbers_are_aligned() -> None:
     text = "\n" * 8 + "a()\nb()\nc()\n"
     shown = show(finding(span(10, 1, 10, 4)), source(text))

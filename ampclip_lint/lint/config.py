@@ -190,6 +190,14 @@ class Configs:
             self._codes[id(config)] = selected
         return selected
 
+    @property
+    def any_baseline(self) -> bool:
+        """Whether there is a baseline for any file that was asked about."""
+        if self.settings.baseline is not None or self.settings.no_baseline:
+            return not self.settings.no_baseline
+        met = self._by_folder.values() if self._given is None else (self._given,)
+        return any(config.baseline is not None for config in met)
+
     def baseline(self, path: Path) -> Path | None:
         """The baseline that findings in the file at `path` are held against."""
         if self.settings.no_baseline:

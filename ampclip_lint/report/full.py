@@ -33,6 +33,8 @@ def _finding(diagnostic: Diagnostic, result: RunResult, width: int | None) -> It
     source = result.source(diagnostic.span.filename)
     lines = source.part(diagnostic.span.cell) if source else ()
     last = min(diagnostic.span.end.row + _AFTER, len(lines))
+    while last > diagnostic.span.end.row and not _line(lines, last).strip():
+        last -= 1
     margin = " " * len(str(last or 1))
     (path, style), *rest = headline(diagnostic)
     yield [(path[:4], style), HANG, (path[4:], style), *rest]
@@ -55,8 +57,6 @@ def _frame(diagnostic: Diagnostic, lines: Sequence[str], last: int, margin: int,
     first = max(start.row - _BEFORE, 1)
     while first < start.row and not _line(lines, first).strip():
         first += 1
-    while last > end.row and not _line(lines, last).strip():
-        last -= 1
     for row in range(first, last + 1):
         if start.row + _LONGEST // 2 <= row <= end.row - _LONGEST // 2:
             if row == start.row + _LONGEST // 2:
