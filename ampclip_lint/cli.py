@@ -217,10 +217,10 @@ def _show_files(targets: Sequence[str], settings: Settings) -> int:
     from ampclip_lint.lint.gather import find_files
     from ampclip_lint.lint.registry import load_rules
     from ampclip_lint.lint.run import RunResult
-    from ampclip_lint.report.text import clean, plain, write_lines
+    from ampclip_lint.report.text import leading, plain, write_lines
 
     found = find_files(targets, Configs(settings, load_rules()))
-    write_lines((plain(clean(file.name)) for file in found.files), sys.stdout, color=False)
+    write_lines((plain(leading(file.name)) for file in found.files), sys.stdout, color=False)
     _write_remarks(RunResult(problems=found.problems, missing=found.missing), "never", quiet=True)
     return 2 if found.missing else 0
 

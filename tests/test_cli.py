@@ -279,6 +279,13 @@ def test_show_files_lists_and_checks_nothing() -> None:
     assert run("check", "--show-files", "nowhere").exit_code == 2
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_no_file_name_is_a_command_to_the_runner_of_github() -> None:
+    write("::stop-commands::x.py", BAD)
+    assert run("check", "--show-files").stdout == "./::stop-commands::x.py\n"
+    assert check().stdout.startswith("./::stop-commands::x.py:7:9: AMP101")
+
+
 # --- selection
 
 

@@ -444,4 +444,5 @@ def test_no_file_name_acts_on_a_terminal_or_breaks_a_line(format_name: str, name
     )
     assert len(odd.splitlines()) == len(plain.splitlines())
     assert all(line.isprintable() for line in odd.split("\n"))
+    assert format_name == "github" or not any(line.lstrip().startswith("::") for line in odd.splitlines())
     odd.encode("utf-8")

@@ -44,6 +44,11 @@ def clean(text: str) -> str:
     return "".join(char if _shown(char) else _escaped(char) for char in text)
 
 
+def leading(name: str) -> str:
+    """A file name at the beginning of a line; there, GitHub's runner would take ``::`` for a command."""
+    return clean(f"./{name}" if name.startswith("::") else name)
+
+
 def _shown(char: str) -> bool:
     return char == "\t" or unicodedata.category(char) not in _UNSHOWN
 
