@@ -15,7 +15,9 @@ import click
 from ampclip_lint import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from click.shell_completion import CompletionItem
 
     from ampclip_lint.lint.config import Settings
     from ampclip_lint.lint.run import RunResult
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
     from ampclip_lint.syntax.source import SourceFile
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
-FORMATS = ("full", "concise", "json", "jsonl")
+FORMATS = ("full", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+SETTINGS = frozenset(
+    (
+        "select", "extend_select", "ignore", "fail_on", "exclude", "extend_exclude", "baseline", "no_baseline",
+        "config_file", "isolated",
+    )
+)  # fmt: skip
+"""The options of `check` that lie over the configuration, or say which one counts."""
 COLOR = click.option(
     "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="When to colour the output."
 )
@@ -31,7 +40,7 @@ COLOR = click.option(
 
 #: What `audit` takes as `check` does.
 _ALIKE = {"paths", "select", "extend_select", "ignore", "stdin_filename", "config_file", "isolated", "exclude"}
-_ALIKE |= {"extend_exclude", "no_respect_gitignore"}
+_ALIKE |= {"extend_exclude", "no_respect_gitignore", "baseline", "no_baseline"}
 
 
 def _words(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -40,6 +49,21 @@ def _words(_context: click.Context, parameter: click.Parameter, values: tuple[st
     if values and not words:
         raise click.BadParameter("names nothing", param=parameter)
     return words
+
+
+def _rule_words(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers for a rule, or for the last one of several."""
+    from click.shell_completion import CompletionItem
+
+    from ampclip_lint.lint.registry import load_rules
+
+    before, comma, word = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{text}", help=rule.summary)
+        for rule in load_rules().values()
+        for text in (rule.code, rule.name)
+        if text.casefold().startswith(word.casefold())
+    ]
 
 
 @click.group(context_settings=CONTEXT)
@@ -52,18 +76,33 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("paths", nargs=-1)
+@click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings there.")
 @click.option(
     "--select",
     multiple=True,
     callback=_words,
+    shell_complete=_rule_words,
     metavar="CODES",
     help="Codes, prefixes, names or ALL, instead of the defaults.",
 )
-@click.option("--extend-select", multiple=True, callback=_words, metavar="CODES", help="Rules to add.")
-@click.option("--ignore", multiple=True, callback=_words, metavar="CODES", help="Rules to leave out.")
+@click.option(
+    "--extend-select",
+    multiple=True,
+    callback=_words,
+    shell_complete=_rule_words,
+    metavar="CODES",
+    help="Rules to add.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    callback=_words,
+    shell_complete=_rule_words,
+    metavar="CODES",
+    help="Rules to leave out.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "info", "never")),
@@ -85,6 +124,15 @@ def main() -> None:
 )
 @click.option("--extend-exclude", multiple=True, callback=_words, metavar="PATTERNS", help="What else not to read.")
 @click.option("--no-respect-gitignore", is_flag=True, help="Read what .gitignore ignores.")
+@click.option(
+    "--baseline", type=click.Path(dir_okay=False, path_type=Path), help="Accept the findings that this file holds."
+)
+@click.option(
+    "--write-baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Accept all present findings from now on: write them there.",
+)
+@click.option("--no-baseline", is_flag=True, help="Also show what the configured baseline accepts.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more in the summary.")
 @COLOR
@@ -98,18 +146,22 @@ def check(
     quiet: bool,
     verbose: bool,
     color: str,
+    write_baseline: Path | None,
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
     from ampclip_lint.lint.run import lint_paths
 
     with _tool_errors():
-        settings = _settings(**options)
+        settings = _settings(write_baseline=write_baseline, **options)
         targets = paths or (".",)
         if show_files:
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
-        result = lint_paths(targets, settings, stdin=stdin)
+        with _progress(quiet=quiet) as progress:
+            result = lint_paths(targets, settings, stdin=stdin, progress=progress)
+        if write_baseline is not None:
+            result = _accept(result)
     _write_findings(result, output_format, output_file, color)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
     if result.missing or any(problem.internal for problem in result.problems):
@@ -123,13 +175,18 @@ def _settings(
     extend_select: tuple[str, ...],
     ignore: tuple[str, ...],
     exclude: tuple[str, ...],
-    no_respect_gitignore: bool,
+    no_respect_gitignore: bool = False,
+    write_baseline: Path | None = None,
     **rest: Any,
 ) -> Settings:
     from ampclip_lint.lint.config import Selection, Settings
 
     if rest["config_file"] is not None and rest["isolated"]:
         raise click.UsageError("--config and --isolated exclude each other")
+    if sum((rest["baseline"] is not None, write_baseline is not None, rest["no_baseline"])) > 1:
+        raise click.UsageError("--baseline, --write-baseline and --no-baseline exclude each other")
+    if write_baseline is not None:
+        rest |= {"baseline": write_baseline, "renew_baseline": True}
     return Settings(
         selection=Selection(select or None, extend_select, ignore),
         exclude=exclude or None,
@@ -138,30 +195,57 @@ def _settings(
     )
 
 
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What a run that lasts tells of itself, if a person is there to see it."""
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _text: None
+        return
+    from ampclip_lint.report.progress import Progress
+
+    with Progress(sys.stderr) as progress:
+        yield progress.show
+
+
+def _accept(result: RunResult) -> RunResult:
+    """Write the baseline that covers all findings; what is left of the result then."""
+    from dataclasses import replace
+
+    from ampclip_lint.lint import baseline
+
+    (outcome,) = result.baselines
+    baseline.write(outcome.path, outcome.renewed)
+    return replace(result, diagnostics=(), failed=False, baselines=(replace(outcome, written=True),))
+
+
 def _show_files(targets: Sequence[str], settings: Settings) -> int:
     from ampclip_lint.lint.config import Configs
     from ampclip_lint.lint.gather import find_files
     from ampclip_lint.lint.registry import load_rules
     from ampclip_lint.lint.run import RunResult
-    from ampclip_lint.report.text import clean, plain, write_lines
+    from ampclip_lint.report.text import leading, plain, write_lines
 
     found = find_files(targets, Configs(settings, load_rules()))
-    write_lines((plain(clean(file.name)) for file in found.files), sys.stdout, color=False)
+    write_lines((plain(leading(file.name)) for file in found.files), sys.stdout, color=False)
     _write_remarks(RunResult(problems=found.problems, missing=found.missing), "never", quiet=True)
     return 2 if found.missing else 0
 
 
 def _write_findings(result: RunResult, output_format: str, output_file: Path | None, color: str) -> None:
-    from ampclip_lint.report.formats import renderer
+    import io
+
+    from ampclip_lint.files import write_atomic
+    from ampclip_lint.report.formats import HUMAN, renderer
     from ampclip_lint.report.text import write_lines
 
-    lines = renderer(output_format)(result)
     if output_file is None:
-        write_lines(lines, sys.stdout, color=output_format in ("full", "concise") and _colored(sys.stdout, color))
+        colored = output_format in HUMAN and _colored(sys.stdout, color)
+        write_lines(renderer(output_format, _width(sys.stdout))(result), sys.stdout, color=colored)
         return
+    text = io.StringIO()
+    write_lines(renderer(output_format)(result), text, color=False)
     try:
-        with open(output_file, "w", encoding="utf-8", newline="\n") as stream:
-            write_lines(lines, stream, color=False)
+        write_atomic(output_file, text.getvalue().encode("utf-8", "backslashreplace"))
     except OSError as error:
         _fail(f"{output_file}: can't be written: {(error.strerror or str(error)).lower()}")
 
@@ -180,8 +264,37 @@ def _write_remarks(
     write_lines(lines, sys.stderr, color=_colored(sys.stderr, color))
 
 
+@main.command(
+    params=[
+        click.Argument(["path"], default=".", type=click.Path()),
+        *(option for option in check.params if option.name in SETTINGS),
+        click.Option(
+            ["--schema"],
+            type=click.Choice(("ampclip-lint.toml", "pyproject.toml")),
+            help="Print the JSON schema of that file instead, for editors.",
+        ),
+    ]
+)
+def config(path: str, schema: str | None, **options: Any) -> None:
+    """Show the settings for a file or folder, and where each comes from: file, command line or default."""
+    from ampclip_lint.lint.config import Configs
+    from ampclip_lint.lint.registry import load_rules
+    from ampclip_lint.report import settings
+    from ampclip_lint.report.text import write_lines
+
+    with _tool_errors():
+        rules = load_rules()
+        if schema is not None:
+            lines = list(settings.schema_lines(rules, pyproject=schema == "pyproject.toml"))
+        elif not os.path.lexists(path):
+            _fail(f"{path}: no such file or directory")
+        else:
+            lines = list(settings.settings_lines(Path(path), Configs(_settings(**options), rules)))
+    write_lines(lines, sys.stdout, color=False)
+
+
 @main.command()
-@click.argument("code")
+@click.argument("code", shell_complete=_rule_words)
 @COLOR
 def explain(code: str, color: str) -> None:
     """Show the documentation of a rule, by code or name."""
@@ -206,28 +319,29 @@ def explain(code: str, color: str) -> None:
 def rules(color: str) -> None:
     """List the rules."""
     from ampclip_lint.lint.registry import load_rules
-    from ampclip_lint.report.text import write_lines
+    from ampclip_lint.report.text import HANG, broken, write_lines
 
     with _tool_errors():
         known = list(load_rules().values())
     width = max(len(rule.name) for rule in known)
-    write_lines(
-        (
-            [
-                (rule.code, "code"),
-                (f"  {rule.name:<{width}}  ", ""),
-                (f"{rule.severity.value:<7}", rule.severity.value),
-                (f"  {rule.summary}", ""),
-            ]
-            for rule in known
-        ),
-        sys.stdout,
-        color=_colored(sys.stdout, color),
-    )
+    lines: list[Line] = [
+        [
+            (rule.code, "code"),
+            (f"  {rule.name:<{width}}  ", ""),
+            (f"{rule.severity.value:<7}  ", rule.severity.value),
+            HANG,
+            (rule.summary, ""),
+        ]
+        for rule in known
+    ]
+    terminal = _width(sys.stdout)
+    if terminal is not None:
+        lines = [piece for line in lines for piece in broken(line, terminal)]
+    write_lines(lines, sys.stdout, color=_colored(sys.stdout, color))
 
 
 @main.command()
-@click.argument("target", metavar="FILE[::FUNC]")
+@click.argument("target", metavar="FILE[::FUNC]", type=click.Path())
 def trace(target: str) -> None:
     """Show the lines that touch gradients, with the unit of each optimizer's gradients after them."""
     from ampclip_lint.amp.explain import trace_text
@@ -237,7 +351,7 @@ def trace(target: str) -> None:
 
 
 @main.command()
-@click.argument("target", metavar="FILE::FUNC")
+@click.argument("target", metavar="FILE::FUNC", type=click.Path())
 @click.option("--dot", is_flag=True, help="In the language of Graphviz.")
 def graph(target: str, dot: bool) -> None:
     """Show the control-flow graph of a function with the states in it, for bug reports."""
@@ -324,6 +438,13 @@ def _some_of(known: Sequence[str]) -> str:
     if not known:
         return "; there are no functions in it"
     return f"; there are {', '.join(f'`{item}`' for item in known[:8])}{' and others' if len(known) > 8 else ''}"
+
+
+def _width(stream: TextIO) -> int | None:
+    """The columns of a terminal; None where nobody is there to be spared long lines."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns if stream.isatty() else None
 
 
 def _colored(stream: TextIO, color: str) -> bool:

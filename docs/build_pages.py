@@ -1,12 +1,13 @@
-"""Write the generated parts of `docs/how-it-works.md`, `limitations.md` and `audit.md`, and the pictures in them.
+"""Write the generated parts of the pages in `docs/`, `docs/automaton.svg` and the schema of the configuration.
 
-A page is written by hand but for the blocks between `<!-- generated: NAME -->` and `<!-- end -->`. The automaton is
-what the engine's own machine does on every state that it can reach; nothing of it is drawn by hand. With `--check`,
-nothing is written, and stale files are named instead.
+A page is written by hand but for the blocks between `<!-- generated: NAME -->` and `<!-- end -->`, and for what the
+commands in it answer (see sessions.py). The automaton is what the engine's own machine does on every state that it can
+reach; nothing of it is drawn by hand. With `--check`, nothing is written, and stale files are named instead.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "rules")]
+sys.path[:0] = [str(ROOT), str(ROOT / "rules"), str(ROOT / "docs")]
 
 from ampclip_lint.amp.builder import Builder  # noqa: E402
 from ampclip_lint.amp.calls import MAX_DEPTH  # noqa: E402
@@ -57,13 +58,17 @@ from ampclip_lint.amp.units import (  # noqa: E402
 from ampclip_lint.amp.worked import G1, G2, G, M, Vector, clip, norm, plus, times  # noqa: E402
 from ampclip_lint.flow.solver import WORLDS_IN_ALL, WORLDS_PER_NODE  # noqa: E402
 from ampclip_lint.lint.audit import Audit, audit_paths  # noqa: E402
-from ampclip_lint.lint.config import Settings  # noqa: E402
+from ampclip_lint.lint.config import OPTIONS, Kind, Settings  # noqa: E402
 from ampclip_lint.lint.registry import validate  # noqa: E402
+from ampclip_lint.lint.run import RunResult, lint_source  # noqa: E402
+from ampclip_lint.report import sarif  # noqa: E402
 from ampclip_lint.report.audit_text import render  # noqa: E402
 from ampclip_lint.report.drawing import plot, standalone, timeline  # noqa: E402
+from ampclip_lint.report.settings import schema_lines  # noqa: E402
 from ampclip_lint.syntax.source import SourceFile  # noqa: E402
 from ampclip_lint.testing import parse_expectations, read_programs  # noqa: E402
 from ampclip_rules import RULES  # noqa: E402
+from sessions import BLOCK, answered  # noqa: E402
 
 SCALER, OPTIMIZER, OTHER = Ref(0, "scaler"), Ref(1, "optimizer"), Ref(2, "other")
 
@@ -536,6 +541,43 @@ def known_folder(folder: Path) -> str:
     return f"- `{folder.name}`{also} in [{place}](../{place}): {reason}"
 
 
+# --- configuration and output ----------------------------------------------------------------------------------------
+
+_TYPES: Mapping[Kind, str] = {
+    "codes": "rules",
+    "codes by pattern": "a table of patterns to rules",
+    "patterns": "patterns",
+    "threshold": "`error`, `warning`, `info` or `never`",
+    "path": "a path",
+    "models": "a table of module names to Python text, or to the path of a file that has it",
+}
+
+
+def keys() -> Iterator[str]:
+    """The keys of the configuration, from the parser's table."""
+    yield "| key | value | default | |\n| --- | --- | --- | --- |"
+    for option in OPTIONS:
+        default = "" if option.default in (None, [], {}) else f"`{json.dumps(option.default)}`"
+        if option.key == "exclude":
+            default = "folders such as `.git`, `.venv`, `site-packages` and `build`"
+        yield f"| `{option.key}` | {_TYPES[option.kind]} | {default} | {option.doc} |"
+
+
+def schema_text() -> str:
+    return "".join(f"{text}\n" for ((text, _),) in schema_lines(validate(RULES)))
+
+
+def sarif_result() -> Iterator[str]:
+    """What SARIF makes of the example of docs/output.md; the rules' pages around it would fill this one."""
+    text = (ROOT / "docs" / "output.md").read_text(encoding="utf-8")
+    (program,) = (match["body"] for match in BLOCK.finditer(text) if match["file"] == "train.py")
+    log = "\n".join(text for ((text, _),) in sarif.render(RunResult(tuple(lint_source(program, "train.py")))))
+    shown = json.dumps(json.loads(log)["runs"][0]["results"][0], indent=2)
+    # An object of plain values stands on one line.
+    shown = re.sub(r"\{\s+([^{}\[\]]*?)\s+\}", lambda match: "{" + re.sub(r",\n\s+", ", ", match[1]) + "}", shown)
+    yield f"```json\n{shown}\n```"
+
+
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 _BLOCK = re.compile(r"(^<!-- generated: (?P<name>[a-z-]+) -->\n)(.*?)(^<!-- end -->$)", re.MULTILINE | re.DOTALL)
@@ -556,6 +598,8 @@ def pages() -> dict[str, str]:
     """Path from the root to content, for everything that is generated here."""
     transitions = automaton()
     blocks: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
+        "docs/api.md": {},
+        "docs/configuration.md": {"keys": keys},
         "docs/how-it-works.md": {
             "steps": steps_table,
             "orders": orders_table,
@@ -565,14 +609,18 @@ def pages() -> dict[str, str]:
         },
         "docs/limitations.md": {"budgets": budgets, "known": known},
         "docs/audit.md": {"audit": audit_report},
+        "docs/output.md": {"sarif": sarif_result},
+        "docs/suppressing.md": {},
     }
     found = {"docs/automaton.svg": automaton_svg(transitions), **audit_pictures()}
+    # In the package for who installs it, beside the pages for who reads them.
+    found |= dict.fromkeys(("ampclip_lint/ampclip-lint.schema.json", "docs/ampclip-lint.schema.json"), schema_text())
     for name, of_page in blocks.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         lost = set(of_page) - {match["name"] for match in _BLOCK.finditer(text)}
         if lost:
             raise SystemExit(f"{name} has lost its block {', '.join(sorted(lost))}")
-        found[name] = filled(text, of_page)
+        found[name] = answered(filled(text, of_page))
     return found
 
 

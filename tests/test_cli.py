@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -212,6 +213,30 @@ def test_stdin_without_a_name() -> None:
     assert codes(run("check", "--output-format", "concise", "-", stdin=BAD)) == [("<stdin>", "AMP101")]
 
 
+def test_the_output_file_is_replaced_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("train.py", BAD)
+    write("report.json", "old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    result = run("check", "--output-format", "json", "--output-file", "report.json")
+    assert result.exit_code == 2
+    assert "report.json: can't be written: no space left on device" in result.stderr
+    assert Path("report.json").read_text() == "old"
+    assert sorted(os.listdir()) == ["report.json", "train.py"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_output_file_has_what_would_have_been_printed(name: str) -> None:
+    write("train.py", BAD)
+    printed = run("check", "--output-format", name).stdout
+    result = run("check", "--output-format", name, "--output-file", "report", "--color", "always")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert Path("report").read_bytes().decode() == printed
+
+
 def test_output_file_takes_the_findings() -> None:
     write("train.py", BAD)
     result = check("--output-file", "report.txt")
@@ -252,6 +277,13 @@ def test_show_files_lists_and_checks_nothing() -> None:
     result = run("check", "--show-files")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "b.py\na/x.py\n", "")
     assert run("check", "--show-files", "nowhere").exit_code == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_no_file_name_is_a_command_to_the_runner_of_github() -> None:
+    write("::stop-commands::x.py", BAD)
+    assert run("check", "--show-files").stdout == "./::stop-commands::x.py\n"
+    assert check().stdout.startswith("./::stop-commands::x.py:7:9: AMP101")
 
 
 # --- selection
@@ -471,7 +503,7 @@ def test_no_color_beats_a_terminal_but_not_the_option(monkeypatch: pytest.Monkey
 
 def test_machine_formats_are_never_coloured() -> None:
     write("train.py", BAD)
-    for name in ("json", "jsonl"):
+    for name in set(FORMATS) - formats.HUMAN:
         assert "\x1b" not in run("check", "--color", "always", "--output-format", name).stdout
 
 
@@ -579,6 +611,26 @@ def test_rules_lists_every_rule() -> None:
     assert [line.split()[0] for line in lines] == list(registry.load_rules())
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("columns", "arguments"), [(80, ("rules",)), (110, ("rules",)), (100, ("check", "train.py"))])
+def test_long_lines_are_broken_for_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, arguments: tuple[str, ...]
+) -> None:
+    write("train.py", BAD)
+    piped, terminal = run(*arguments).stdout, Terminal()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with pytest.raises(SystemExit):
+        main([*arguments, "--color", "never"])
+    shown = terminal.getvalue()
+    assert max(map(len, shown.splitlines())) <= columns < max(map(len, piped.splitlines()))
+    assert shown.split() == piped.split()
+
+
 def test_version() -> None:
     assert run("--version").stdout == f"ampclip-lint {__version__}\n"
 
@@ -638,10 +690,45 @@ def test_graph() -> None:
     assert run("graph", "t.py").exit_code == 2
 
 
+# --- completion
+
+
+def completed(line: str) -> list[str]:
+    """What the shell offers behind the line, by way of what its script asks for."""
+    environment = {
+        "_AMPCLIP_LINT_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    result = CliRunner().invoke(main, [], prog_name="ampclip-lint", env=environment)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_the_shell_completes_commands_options_and_rules() -> None:
+    assert completed("ampclip-lint che") == ["plain,check"]
+    assert completed("ampclip-lint check --output-format s") == ["plain,sarif"]
+    assert completed("ampclip-lint check --write-b") == ["plain,--write-baseline"]
+    assert completed("ampclip-lint explain amp30") == [
+        f"plain,{code}" for code in registry.load_rules() if code.startswith("AMP30")
+    ]
+    assert completed("ampclip-lint explain clip-before-u") == ["plain,clip-before-unscale"]
+    assert completed("ampclip-lint check --ignore AMP2,amp101") == ["plain,AMP2,AMP101"]
+    assert completed("ampclip-lint check src/tr") == ["file,src/tr"], "the shell knows its files itself"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(shell: str) -> None:
+    environment = {"_AMPCLIP_LINT_COMPLETE": f"{shell}_source"}
+    result = CliRunner().invoke(main, [], prog_name="ampclip-lint", env=environment)
+    assert result.exit_code == 0
+    assert f"_AMPCLIP_LINT_COMPLETE={shell}_complete" in result.stdout
+
+
 # --- what is imported
 
 
-def imported_by(*arguments: str) -> set[str]:
+def imported_by(*arguments: str, stderr: int = subprocess.PIPE) -> set[str]:
     """The modules that a run of the command loads, in a process of its own."""
     program = (
         "import sys\n"
@@ -654,7 +741,12 @@ def imported_by(*arguments: str) -> set[str]:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "rules")])}
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+        check=True,
     )
     return set(done.stdout.split())
 

@@ -21,6 +21,7 @@ from ampclip_lint.report.formats import FORMATS
 from ampclip_rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
+RUN = ["docs/api.md", "docs/configuration.md", "docs/output.md", "docs/suppressing.md"]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -181,14 +182,15 @@ def test_the_documented_configuration_is_complete_and_valid() -> None:
         tomllib = pytest.importorskip("tomli")
     else:
         import tomllib
-    block = re.search(r"^```toml\n(.*?)^```$", read("docs/index.md"), re.MULTILINE | re.DOTALL)
-    assert block is not None
-    table = tomllib.loads(block[1])["tool"]["ampclip-lint"]
+    (block,) = re.findall(
+        r"^```toml\n(\[tool\.ampclip-lint\]\n.*?)^```$", read("docs/configuration.md"), re.MULTILINE | re.DOTALL
+    )
+    table = tomllib.loads(block)["tool"]["ampclip-lint"]
     assert set(table) == set(KEYS)
     parse_config(ROOT / "pyproject.toml", table, validate(RULES))
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/how-it-works.md", "docs/limitations.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/how-it-works.md", "docs/limitations.md", *RUN])
 def test_commands_and_options_exist(name: str) -> None:
     text = read(name)
     used = set(re.findall(r"(?:^\s*(?:\$ )?|&& |`)ampclip-lint ([a-z]+)", text, re.MULTILINE))
@@ -205,9 +207,36 @@ def test_commands_and_options_exist(name: str) -> None:
 
 
 def test_every_command_and_format_is_documented() -> None:
-    text = read("README.md")
+    text = "".join(map(read, ("README.md", *RUN)))
     assert [command for command in main.commands if f"ampclip-lint {command}" not in text] == []
-    assert [name for name in FORMATS if f"| `{name}` |" not in read("docs/index.md")] == []
+    assert [name for name in FORMATS if f"| `{name}` |" not in read("docs/output.md")] == []
+
+
+# --- pages whose commands are run ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_every_block_is_a_file_or_is_run(name: str) -> None:
+    by_hand = re.sub(r"^<!-- generated: .*?^<!-- end -->$", "", read(name), flags=re.MULTILINE | re.DOTALL)
+    blocks = list(build.BLOCK.finditer(by_hand))
+    assert blocks
+    for block in blocks:
+        assert block["file"] or block["body"].startswith("$ "), block[0]
+
+
+def test_the_answer_to_a_command_is_what_it_says_now() -> None:
+    page = (
+        "<!-- file: a/t.py -->\n\n```python\nx = 1\n```\n\n```text\n$ ampclip-lint check a\nold\n$ mv a/t.py b.py\n"
+        "$ cat b.py\n$ ampclip-lint check gone\n$ echo $?\n```\n\n```json\n{}\n```\n"
+    )
+    assert build.answered(page) == page.replace("old\n", "No findings (1 file read, 0 analysed).\n").replace(
+        "cat b.py\n", "cat b.py\nx = 1\n"
+    ).replace("gone\n", "gone\nerror: gone: no such file or directory\n").replace("echo $?\n", "echo $?\n2\n")
+
+
+def test_a_page_can_not_use_what_nobody_runs() -> None:
+    with pytest.raises(SystemExit, match="does not know: rm"):
+        build.answered("<!-- file: a -->\n\n```text\n```\n\n```text\n$ rm -rf x\n```\n")
 
 
 def test_the_limits_of_the_comparison_with_torch_are_documented() -> None:

@@ -170,7 +170,7 @@ class _Inventory:
 
     def _condition(self, guards: Iterable[Guard], node: int) -> str:
         """Guards as source, but for the question whether an object is there at all."""
-        objects = set(self.linked.optional.values())
+        objects = {guard.atom for guards in self.linked.optional.values() for guard in guards}
         asked = (guard for guard in guards if guard.atom not in objects and tested(guard, self.graph, node))
         texts = dict.fromkeys(self.names.atom(guard.atom, guard.holds) for guard in asked)
         return " and ".join(text for text in texts if text)

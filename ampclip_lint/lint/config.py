@@ -5,26 +5,55 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.errors import ToolError, nearest
 from ampclip_lint.lint.rule import Rule
 from ampclip_lint.syntax.discover import DEFAULT_EXCLUDES, Excludes, gitignore_spec
-from ampclip_lint.syntax.source import FileProblem, decode, read_bytes
+from ampclip_lint.syntax.source import FileProblem, decode, display_name, read_bytes
 
 OWN_FILE = "ampclip-lint.toml"
 TABLE = "ampclip-lint"
 FAIL_ON = ("error", "warning", "info", "never")
-KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "extend-exclude", "fail-on", "models")
+Kind = Literal["codes", "codes by pattern", "patterns", "threshold", "path", "models"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One key of a configuration: the parser, the JSON schema and the documentation read this table."""
+
+    key: str
+    kind: Kind
+    doc: str
+    """What it does, in a sentence without its period."""
+    default: object = None
+    """As TOML has it; None where the absence of the key says something that no value does."""
+
+
+OPTIONS = (
+    Option("select", "codes", "The rules that are on, instead of all but those of severity info"),
+    Option("extend-select", "codes", "Rules that are on as well", []),
+    Option("ignore", "codes", "Rules that are off", []),
+    Option("per-file-ignores", "codes by pattern", "Rules that are off in the files that a pattern fits", {}),
+    Option("exclude", "patterns", "What is not read, instead of the defaults", list(DEFAULT_EXCLUDES)),
+    Option("extend-exclude", "patterns", "What else is not read", []),
+    Option("fail-on", "threshold", "The least severity that makes the exit code 1", "warning"),
+    Option("baseline", "path", "The file of findings that are accepted for now"),
+    Option("models", "models", "Stand-ins for modules that lie outside the program", {}),
+)
+KEYS = tuple(option.key for option in OPTIONS)
 
 
 class ConfigError(ToolError):
     """A configuration that can't be used, with the file that it stands in."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{display_name(path)}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -47,8 +76,11 @@ class Config:
     exclude: tuple[str, ...] = DEFAULT_EXCLUDES
     extend_exclude: tuple[str, ...] = ()
     fail_on: str = "warning"
+    baseline: Path | None = None
     models: tuple[tuple[str, str], ...] = ()
     """Dotted names of modules, with the Python text that stands for each."""
+    given: frozenset[str] = frozenset()
+    """The keys that stand in the file."""
 
     @cached_property
     def excludes(self) -> Excludes:
@@ -68,6 +100,20 @@ class Settings:
     config_file: Path | None = None
     isolated: bool = False
     stdin_filename: str | None = None
+    baseline: Path | None = None
+    no_baseline: bool = False
+    """Hold nothing against any baseline, whatever the configuration says."""
+    renew_baseline: bool = False
+    """`baseline` is about to be written: it may be missing yet."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A value that counts, and where it comes from: ``default``, ``command line`` or a file."""
+
+    key: str
+    value: object
+    origin: str
 
 
 @dataclass
@@ -129,15 +175,74 @@ class Configs:
     def codes(self, path: Path) -> frozenset[str]:
         """The codes that are reported for the file at `path`."""
         config = self.of_file(path)
-        selected = self._codes.get(id(config))
-        if selected is None:
-            selected = selected_codes(self.rules, (config.selection, self.settings.selection))
-            self._codes[id(config)] = selected
+        selected = self.selected(config)
         for pattern, ignored in config.per_file_ignores:
             relative = os.path.relpath(os.path.abspath(path), config.base).replace(os.sep, "/")
             if gitignore_spec([pattern]).match_file(relative):
                 selected -= expand(ignored, self.rules)
         return selected
+
+    def selected(self, config: Config) -> frozenset[str]:
+        """The codes that are on under that configuration, before the patterns for single files."""
+        selected = self._codes.get(id(config))
+        if selected is None:
+            selected = selected_codes(self.rules, (config.selection, self.settings.selection))
+            self._codes[id(config)] = selected
+        return selected
+
+    @property
+    def any_baseline(self) -> bool:
+        """Whether there is a baseline for any file that was asked about."""
+        if self.settings.baseline is not None or self.settings.no_baseline:
+            return not self.settings.no_baseline
+        met = self._by_folder.values() if self._given is None else (self._given,)
+        return any(config.baseline is not None for config in met)
+
+    def baseline(self, path: Path) -> Path | None:
+        """The baseline that findings in the file at `path` are held against."""
+        if self.settings.no_baseline:
+            return None
+        return self.settings.baseline or self.of_file(path).baseline
+
+    def effective(self, path: Path) -> list[Effective]:
+        """The settings for the file or folder at `path`: of every key each value that counts, with where it is from."""
+        whole = Path(os.path.abspath(path))
+        config = self.of_folder(whole) if whole.is_dir() else self.of_file(whole)
+        asked = self.settings
+        file = "default" if config.path is None else display_name(config.path)
+        by_file: dict[str, object] = {
+            "select": config.selection.select,
+            "extend-select": config.selection.extend_select,
+            "ignore": config.selection.ignore,
+            "per-file-ignores": dict(config.per_file_ignores),
+            "exclude": config.exclude,
+            "extend-exclude": config.extend_exclude,
+            "fail-on": config.fail_on,
+            "baseline": config.baseline and display_name(config.baseline),
+            "models": dict(config.models),
+        }
+        by_command: dict[str, object] = {
+            "select": asked.selection.select,
+            "extend-select": asked.selection.extend_select,
+            "ignore": asked.selection.ignore,
+            "exclude": asked.exclude,
+            "extend-exclude": asked.extend_exclude,
+            "fail-on": asked.fail_on,
+            "baseline": asked.baseline and display_name(asked.baseline),
+        }
+        overridden = {key for key, value in by_command.items() if value not in (None, ())}
+        overridden |= {"baseline"} if asked.no_baseline else set()
+        given = config.given
+        if asked.selection.select is not None:  # starts anew: whatever the file selects and ignores is gone
+            by_file |= dict.fromkeys(("extend-select", "ignore"), ())
+            given -= {"extend-select", "ignore"}
+        found = []
+        for key in KEYS:
+            if key not in overridden or (by_file[key] and key in ("extend-select", "ignore", "extend-exclude")):
+                found.append(Effective(key, by_file[key], file if key in given else "default"))
+            if key in overridden:
+                found.append(Effective(key, by_command[key], "command line"))
+        return found
 
     def fails(self, path: Path, severity: Severity) -> bool:
         """Whether a finding of that severity in that file makes the run fail."""
@@ -197,6 +302,9 @@ def read_folder(folder: Path, rules: Mapping[str, Rule]) -> Config | None:
         table = _load(project).get("tool", {})
         if isinstance(table, dict) and TABLE in table:
             return parse_config(project, table[TABLE], rules)
+        for name in table if isinstance(table, dict) else ():
+            if name.lower().replace("_", "-") == TABLE:  # would be passed over without a word
+                raise ConfigError(project, f"unknown table `tool.{name}`; did you mean `tool.{TABLE}`?")
     return None
 
 
@@ -217,83 +325,106 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {(error.strerror or str(error)).lower()}") from error
+        raise ConfigError(path, f"can't be read: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not valid utf-8 at byte {error.start}") from error
+        raise ConfigError(path, f"not valid utf-8 at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(path, f"not valid TOML: {error}") from error
     return data
 
 
 def parse_config(path: Path, table: object, rules: Mapping[str, Rule]) -> Config:
-    """Check a table and make a `Config` of it."""
+    """
+    Check a table and make a `Config` of it; what it names is relative to the folder of `path`.
+
+    Raises:
+        ConfigError: for an unknown key, a value of another type, or a rule that does not exist.
+    """
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: `tool.{TABLE}` is not a table")
+        raise ConfigError(path, f"`tool.{TABLE}` is not a table")
     for key in table:
         if key not in KEYS:
-            raise ConfigError(f"{path}: unknown key `{key}`{nearest(key, KEYS)}")
-
-    def words(key: str, value: object) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{path}: `{key}` is not a list of strings")
-        return tuple(value)
-
-    def selectors(key: str, value: object) -> tuple[str, ...]:
-        found = words(key, value)
-        try:
-            expand(found, rules)
-        except ToolError as error:
-            raise ConfigError(f"{path}: `{key}`: {error}") from error
-        return found
-
-    per_file = table.get("per-file-ignores", {})
-    if not isinstance(per_file, dict):
-        raise ConfigError(f"{path}: `per-file-ignores` is not a table of patterns to lists of codes")
-    fail_on = table.get("fail-on", "warning")
-    if fail_on not in FAIL_ON:
-        raise ConfigError(f"{path}: `fail-on` is none of {', '.join(FAIL_ON)}: {fail_on!r}")
-    return Config(
-        base=Path(os.path.abspath(path)).parent,
-        path=path,
-        selection=Selection(
-            selectors("select", table["select"]) if "select" in table else None,
-            selectors("extend-select", table.get("extend-select", [])),
-            selectors("ignore", table.get("ignore", [])),
-        ),
-        per_file_ignores=tuple(
-            (pattern, selectors(f"per-file-ignores.{pattern}", codes)) for pattern, codes in per_file.items()
-        ),
-        exclude=words("exclude", table["exclude"]) if "exclude" in table else DEFAULT_EXCLUDES,
-        extend_exclude=words("extend-exclude", table.get("extend-exclude", [])),
-        fail_on=str(fail_on),
-        models=_models(path, table.get("models", {})),
-    )
+            raise ConfigError(path, f"unknown key `{key}`{nearest(key, KEYS)}")
+    read = {
+        option.key: _PARSERS[option.kind](path, option.key, table[option.key], rules)
+        for option in OPTIONS
+        if option.key in table
+    }
+    selection = Selection(read.pop("select", None), read.pop("extend-select", ()), read.pop("ignore", ()))
+    fields = {key.replace("-", "_"): value for key, value in read.items()}
+    base = Path(os.path.abspath(path)).parent
+    return Config(base=base, path=path, selection=selection, given=frozenset(table), **fields)
 
 
-def _models(path: Path, table: object) -> tuple[tuple[str, str], ...]:
+def _words(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(path, f"`{key}` is not a list of strings")
+    return tuple(value)
+
+
+def _selectors(path: Path, key: str, value: object, rules: Mapping[str, Rule]) -> tuple[str, ...]:
+    found = _words(path, key, value, rules)
+    try:
+        expand(found, rules)
+    except ToolError as error:
+        raise ConfigError(path, f"`{key}`: {error}") from error
+    return found
+
+
+def _selectors_by_pattern(
+    path: Path, key: str, value: object, rules: Mapping[str, Rule]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        raise ConfigError(path, f"`{key}` is not a table of patterns to lists of codes")
+    return tuple((pattern, _selectors(path, f"{key}.{pattern}", codes, rules)) for pattern, codes in value.items())
+
+
+def _threshold(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> str:
+    if not isinstance(value, str) or value not in FAIL_ON:
+        raise ConfigError(path, f"`{key}` is none of {', '.join(FAIL_ON)}: {value!r}")
+    return value
+
+
+def _file(path: Path, key: str, value: object, _rules: Mapping[str, Rule]) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(path, f"`{key}` is not the path of a file")
+    return Path(os.path.abspath(path)).parent / value
+
+
+def _models(path: Path, key: str, table: object, _rules: Mapping[str, Rule]) -> tuple[tuple[str, str], ...]:
     """Check the models of wrappers: module name to Python text, or to the file that has it."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: `models` is not a table of module names to Python text")
+        raise ConfigError(path, f"`{key}` is not a table of module names to Python text")
     found = []
     for name, value in table.items():
-        where = f"{path}: `models.{name}`"
+        where = f"`{key}.{name}`"
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f'{where} is not the name of a module: write it in quotes, as in models."acme.amp"')
+            raise ConfigError(path, f'{where} is not the name of a module: write it in quotes, as in {key}."acme.amp"')
         if not isinstance(value, str):
-            raise ConfigError(f"{where} is neither Python text nor the path of a Python file")
+            raise ConfigError(path, f"{where} is neither Python text nor the path of a Python file")
         text = value
         if value.endswith(".py") and "\n" not in value:
             file = Path(os.path.abspath(path)).parent / value
             read = read_bytes(str(file), file)
             source = read if isinstance(read, FileProblem) else decode(str(file), file, read)
             if isinstance(source, FileProblem):
-                raise ConfigError(f"{where}: {value}: {source.reason}")
+                raise ConfigError(path, f"{where}: {value}: {source.reason}")
             text, where = source.text, f"{where} ({value})"
         try:
             tree = ast.parse(text)
         except SyntaxError as error:
-            raise ConfigError(f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
+            raise ConfigError(path, f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
         if not any(isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)) for node in tree.body):
-            raise ConfigError(f"{where} defines no class and no function")
+            raise ConfigError(path, f"{where} defines no class and no function")
         found.append((name, text))
     return tuple(found)
+
+
+_PARSERS: Mapping[Kind, Callable[[Path, str, object, Mapping[str, Rule]], Any]] = {
+    "codes": _selectors,
+    "codes by pattern": _selectors_by_pattern,
+    "patterns": _words,
+    "threshold": _threshold,
+    "path": _file,
+    "models": _models,
+}

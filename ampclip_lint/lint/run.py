@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
+from ampclip_lint.lint import baseline
 from ampclip_lint.lint.config import Configs, Selection, Settings, selected_codes
-from ampclip_lint.lint.gather import gather
+from ampclip_lint.lint.gather import Gathered, gather, place_of
 from ampclip_lint.lint.registry import load_rules
 from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
 from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
@@ -41,6 +45,10 @@ class RunResult:
     """Functions that were analysed incompletely, whether or not that rule is selected."""
     failed: bool = False
     """Whether a finding reaches the threshold of its file."""
+    baselines: tuple[baseline.Outcome, ...] = ()
+    """What was held against each baseline; what one covers is not among the diagnostics."""
+    rules: tuple[Rule, ...] = ()
+    """The rules that were on for any file."""
 
     def source(self, name: str) -> SourceFile | None:
         """The file of a finding."""
@@ -55,7 +63,13 @@ def lint_source(
     pedantic: bool = False,
     rules: Mapping[str, Rule] | None = None,
 ) -> list[Diagnostic]:
-    """The findings in one text, by the default or the selected rules. Reads no configuration; lets crashes through."""
+    """
+    The findings in one text, by the default rules or the selected ones. Reads no configuration and no other file.
+
+    Raises:
+        ToolError: where `select` names no rule, or there are none.
+        Exception: whatever a rule or the analysis raises.
+    """
     rules = load_rules() if rules is None else rules
     codes = selected_codes(rules, (Selection(None if select is None else tuple(select)),))
     source = SourceFile(filename, None, text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -65,18 +79,25 @@ def lint_source(
 
 
 def lint_paths(
-    paths: Sequence[str | PathLike[str]],
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
     settings: Settings | None = None,
     *,
     rules: Mapping[str, Rule] | None = None,
     stdin: bytes | None = None,
     observe: Callable[[ProgramAnalysis], None] | None = None,
+    progress: Callable[[str], None] = lambda _text: None,
 ) -> RunResult:
     """
-    Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised.
+    Lint files and folders as one program.
 
-    `observe` gets every analysis that the rules are asked about.
+    `stdin` is what the path ``-`` stands for. `observe` gets every analysis that the rules are asked about,
+    `progress` is told what the run is at.
+
+    Raises:
+        ToolError: where nothing sensible can be done: a configuration or baseline that can't be used, an unknown code,
+            no rules. Whatever is wrong with a single file is among the problems of the result.
     """
+    paths = [paths] if isinstance(paths, (str, PathLike)) else paths
     rules = load_rules() if rules is None else rules
     settings = settings or Settings()
     configs = Configs(settings, rules)
@@ -98,8 +119,12 @@ def lint_paths(
     judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
     judge.observe = observe
     if files.sources:
+        progress(f"analysing {len(files.sources)} file{'' if len(files.sources) == 1 else 's'}")
         judge.run(list(files.sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
+    baselines: list[baseline.Outcome] = []
+    if configs.any_baseline:  # a look at every file, for the few projects that have one
+        baselines, diagnostics = _held(diagnostics, paths, configs, files, judge)
     return RunResult(
         diagnostics=tuple(diagnostics),
         problems=(*files.problems, *judge.problems),
@@ -114,7 +139,49 @@ def lint_paths(
             not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
             for found in diagnostics
         ),
+        baselines=tuple(baselines),
+        rules=tuple(rule for code, rule in rules.items() if code in codes),
     )
+
+
+def _held(
+    diagnostics: Sequence[Diagnostic],
+    paths: Sequence[str | PathLike[str]],
+    configs: Configs,
+    files: Gathered,
+    judge: _Judge,
+) -> tuple[list[baseline.Outcome], list[Diagnostic]]:
+    """Each finding held against the baseline of its file: what came of the baselines, and what none covers."""
+    given = {os.path.abspath(place_of(file)): file.name for file in files.found.files}
+    folders = [os.path.join(os.path.abspath(path), "") for path in paths if os.path.isdir(path)]
+    unread = {problem.filename for problem in files.problems}
+
+    def judged(entry: baseline.Entry, path: Path) -> bool:
+        """Whether this run would have met what the entry stands for, if it still were there."""
+        place = os.path.abspath(path.parent / entry.path)
+        if place in given:
+            known = given[place] not in unread and not judge.unsure(given[place], entry.code)
+        else:
+            known = not os.path.exists(place) and place.startswith(tuple(folders))
+        shown = configs.settings.pedantic or entry.confidence == Confidence.DEFINITE.value
+        return known and shown and entry.code in configs.codes(Path(place))
+
+    by_baseline: dict[Path, list[Diagnostic]] = {}
+    for place in (configs.settings.baseline, *map(configs.baseline, map(Path, given))):
+        if place is not None:
+            by_baseline.setdefault(place, [])  # is read also where nothing is held against it
+    left: list[Diagnostic] = []
+    for found in diagnostics:
+        place = configs.baseline(files.places[found.span.filename])
+        (left if place is None else by_baseline.setdefault(place, [])).append(found)
+    outcomes = []
+    for path, mine in by_baseline.items():
+        entries = {} if configs.settings.renew_baseline and not path.exists() else baseline.read(path)
+        known = [(baseline.entry_of(found, files.places[found.span.filename], path), found) for found in mine]
+        outcome, uncovered = baseline.hold(path, entries, known, partial(judged, path=path))
+        outcomes.append(outcome)
+        left += uncovered
+    return outcomes, sorted(left, key=lambda diagnostic: diagnostic.sort_key)
 
 
 class _Judge:
@@ -258,11 +325,14 @@ class _Judge:
                     rule.scope != "suppression"
                     and entry.code in codes
                     and entry not in self._used
-                    and entry.code not in self._unsure_rules
-                    and name not in self._unsure_files
+                    and not self.unsure(name, entry.code)
                 )
             if judged:
                 yield UnusedSuppression(entry.span, entry.code, rule is not None, entry.whole_file)
+
+    def unsure(self, name: str, code: str) -> bool:
+        """Whether a finding of that kind in that file may have been missed, because of a budget or a crash."""
+        return name in self._unsure_files or code in self._unsure_rules
 
     def _where(self, span: Span) -> str:
         return f"{span.filename}:{self.sources[span.filename].where(span.start.row)}"

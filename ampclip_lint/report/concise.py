@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic
 from ampclip_lint.lint.run import RunResult
-from ampclip_lint.report.text import Line, clean
+from ampclip_lint.report.text import Line, clean, leading
 
 
 def render(result: RunResult) -> Iterator[Line]:
@@ -21,7 +21,7 @@ def headline(diagnostic: Diagnostic) -> Line:
     severity = diagnostic.severity.value
     kind = severity if diagnostic.confidence is Confidence.DEFINITE else f"{severity}, possible"
     return [
-        (clean(diagnostic.span.filename), "path"),
+        (leading(diagnostic.span.filename), "path"),
         (f":{'' if cell is None else f'cell {cell}:'}{start.row}:{start.column}: ", "dim"),
         (diagnostic.code, severity),
         (f" {diagnostic.name} ", ""),

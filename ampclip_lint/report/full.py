@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ampclip_lint.diagnostics import Diagnostic, TraceStep
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.concise import headline
-from ampclip_lint.report.text import Line, clean, expand
+from ampclip_lint.report.place import unit_text
+from ampclip_lint.report.text import HANG, Line, broken, clean, crop, expand
 
 _BEFORE = 2
 _AFTER = 1
@@ -15,63 +16,67 @@ _LONGEST = 8
 """Lines of a span that are shown; of a longer one, the middle is left out."""
 _WIDEST = 64
 """Characters of a source line in the path."""
+_NARROWEST = 8
+"""Of these and of the frame, however narrow the terminal is."""
 
 
-def render(result: RunResult) -> Iterator[Line]:
-    """All findings, with an empty line between them."""
+def render(result: RunResult, *, width: int | None = None) -> Iterator[Line]:
+    """All findings, with an empty line between them; `width` is that of the terminal, if it is one."""
     for index, diagnostic in enumerate(result.diagnostics):
         if index:
             yield []
-        yield from _finding(diagnostic, result)
+        for line in _finding(diagnostic, result, width):
+            yield from [line] if width is None else broken(line, width)
 
 
-def _finding(diagnostic: Diagnostic, result: RunResult) -> Iterator[Line]:
+def _finding(diagnostic: Diagnostic, result: RunResult, width: int | None) -> Iterator[Line]:
     source = result.source(diagnostic.span.filename)
     lines = source.part(diagnostic.span.cell) if source else ()
     last = min(diagnostic.span.end.row + _AFTER, len(lines))
+    while last > diagnostic.span.end.row and not _line(lines, last).strip():
+        last -= 1
     margin = " " * len(str(last or 1))
-    yield headline(diagnostic)
+    (path, style), *rest = headline(diagnostic)
+    yield [(path[:4], style), HANG, (path[4:], style), *rest]
     if source is not None:
         yield [(f"{margin} |", "gutter")]
-        yield from _frame(diagnostic, lines, last, len(margin))
+        yield from _frame(diagnostic, lines, last, len(margin), width)
         yield [(f"{margin} |", "gutter")]
-    for index, step in enumerate(_steps(diagnostic, result)):
+    room = None if width is None else width - len(margin) - len(" = path: ")
+    for index, step in enumerate(_steps(diagnostic, result, room)):
         label = [(f"{margin} = ", "gutter"), ("path: ", "note")] if index == 0 else [(f"{margin}         ", "")]
         yield label + step
     if diagnostic.effect is not None:
-        yield [(f"{margin} = ", "gutter"), ("effect: ", "note"), (clean(diagnostic.effect), "")]
-    yield [(f"{margin} = ", "gutter"), ("help: ", "note"), (f"ampclip-lint explain {diagnostic.code}", "")]
+        yield [(f"{margin} = ", "gutter"), ("effect: ", "note"), HANG, (clean(diagnostic.effect), "")]
+    yield [(f"{margin} = ", "gutter"), ("help: ", "note"), HANG, (f"ampclip-lint explain {diagnostic.code}", "")]
 
 
-def _frame(diagnostic: Diagnostic, lines: Sequence[str], last: int, margin: int) -> Iterator[Line]:
+def _frame(diagnostic: Diagnostic, lines: Sequence[str], last: int, margin: int, width: int | None) -> Iterator[Line]:
     start, end = diagnostic.span.start, diagnostic.span.end
     style = diagnostic.severity.value
     first = max(start.row - _BEFORE, 1)
     while first < start.row and not _line(lines, first).strip():
         first += 1
-    while last > end.row and not _line(lines, last).strip():
-        last -= 1
     for row in range(first, last + 1):
         if start.row + _LONGEST // 2 <= row <= end.row - _LONGEST // 2:
             if row == start.row + _LONGEST // 2:
                 yield [(f"{'.' * min(3, margin):>{margin}} |", "gutter")]
             continue
         text = _line(lines, row)
-        shown, _ = expand(text, 1)
-        yield (
-            [(f"{row:>{margin}} | ", "gutter"), (shown.rstrip(), "")]
-            if shown.strip()
-            else [(f"{row:>{margin}} |", "gutter")]
-        )
-        if start.row <= row <= end.row and shown.strip():
-            left = start.column if row == start.row else len(text) - len(text.lstrip()) + 1
-            right = end.column if row == end.row else len(text.rstrip()) + 1
-            _, begin = expand(text, left)
-            _, stop = expand(text, right)
+        marked = start.row <= row <= end.row and bool(text.strip())
+        left = start.column if row == start.row else len(text) - len(text.lstrip()) + 1
+        right = end.column if row == end.row else len(text.rstrip()) + 1
+        shown, begin = expand(text, left if marked else 1)
+        _, stop = expand(text, right if marked else 1)
+        shown = shown.rstrip()
+        if width is not None:
+            shown, begin, stop = crop(shown, begin, stop, max(width - margin - 3, _NARROWEST))
+        yield [(f"{row:>{margin}} | ", "gutter"), (shown, "")] if shown else [(f"{row:>{margin}} |", "gutter")]
+        if marked:
             yield [(f"{' ' * margin} | ", "gutter"), (" " * begin, ""), ("^" * max(stop - begin, 1), style)]
 
 
-def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
+def _steps(diagnostic: Diagnostic, result: RunResult, room: int | None) -> list[Line]:
     """The steps of the path in columns: place, source text, what happens there, the unit after it."""
     rows = []
     for step in diagnostic.trace:
@@ -84,13 +89,18 @@ def _steps(diagnostic: Diagnostic, result: RunResult) -> list[Line]:
         rows.append((place, _excerpt(step, result), clean(step.message), step.unit))
     if not rows:
         return []
+    if room is not None:  # of a long path the end says more than the beginning
+        rows = [(_cut(row[0][::-1], max(room // 3, 20))[::-1], *row[1:]) for row in rows]
     place_width = max(len(row[0]) for row in rows)
+    widest = _WIDEST if room is None else min(_WIDEST, max((room - place_width - 5) // 2, _NARROWEST))
+    rows = [(place, _cut(text, widest), message, unit) for place, text, message, unit in rows]
     text_width = max(len(row[1]) for row in rows)
     lines: list[Line] = []
     for place, text, message, unit in rows:
-        line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}", ""), (f"  {message}", "dim")]
+        line: Line = [(f"{place:>{place_width}} | ", "gutter"), (f"{text:<{text_width}}  ", ""), HANG]
+        line.append((message if unit is None else f"{message},", "dim"))
         if unit is not None:
-            line.append((f", {clean(unit)}" if unit == "no gradients" else f", unit {clean(unit)}", "unit"))
+            line.append((f" {clean(unit_text(unit))}", "unit"))
         lines.append(line)
     return lines
 
@@ -102,8 +112,11 @@ def _excerpt(step: TraceStep, result: RunResult) -> str:
     lines = source.part(step.span.cell) if source else ()
     line = _line(lines, start.row)
     stop = end.column - 1 if end.row == start.row and end.column > start.column else len(line)
-    text = clean(line[start.column - 1 : stop].strip().replace("\t", " "))
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return clean(line[start.column - 1 : stop].strip().replace("\t", " "))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _line(lines: Sequence[str], row: int) -> str:

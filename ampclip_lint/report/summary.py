@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ampclip_lint.lint.baseline import Outcome
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.text import Line, clean, plain
+from ampclip_lint.syntax.source import display_name
 
 
 def problems(result: RunResult) -> Iterator[Line]:
@@ -39,8 +41,11 @@ def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
     if not result.files:
         if not result.missing:
             yield [("warning", "warning"), (": no Python files found", "")]
-    else:
-        yield plain(f"Found {' and '.join(kinds)} ({where})." if kinds else f"No findings ({where}).")
+    elif not any(outcome.written for outcome in result.baselines):
+        found = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+        yield plain(f"Found {found} ({where})." if kinds else f"No findings ({where}).")
+    for outcome in result.baselines:
+        yield from _baseline(outcome, verbose=verbose)
     if result.incomplete:
         verb = "was" if result.incomplete == 1 else "were"
         yield plain(
@@ -52,5 +57,28 @@ def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
             yield plain(f"analysed {clean(name)}")
 
 
+def _baseline(outcome: Outcome, *, verbose: bool) -> Iterator[Line]:
+    """What came of one baseline."""
+    stale = sum(count for _, count in outcome.stale)
+    if outcome.written:
+        parts = [f"{outcome.fresh} new"] if outcome.accepted or outcome.kept or stale else []
+        parts += [f"{stale} that no longer {'occurs' if stale == 1 else 'occur'} removed"] if stale else []
+        parts += [f"{outcome.kept} that this run can't judge kept"] if outcome.kept else []
+        held = _count(sum(count for _, count in outcome.renewed), "finding")
+        changes = f" ({', '.join(parts)})" if parts else ""
+        text = f"Wrote {held} to {clean(display_name(outcome.path))}{changes}."
+    elif outcome.accepted or stale:
+        text = f"{_count(outcome.accepted, 'finding')} accepted by the baseline"
+        text += f", {_count(stale, 'entry')} no longer {'occurs' if stale == 1 else 'occur'}." if stale else "."
+    else:
+        return
+    yield plain(text)
+    if verbose:
+        for entry, count in outcome.stale:
+            where = f"{entry.path}: {entry.code}{f' in {entry.function}' if entry.function else ''}: {entry.line}"
+            yield plain(f"no longer occurs: {clean(where)}{f' ({count} times)' if count > 1 else ''}")
+
+
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"

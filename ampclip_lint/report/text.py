@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 Line = list[tuple[str, str]]
@@ -21,6 +22,11 @@ STYLES = {
     "unit": "magenta",
 }
 
+HANG = ("", "hang")
+"""A piece that shows nothing: under it, the rest of a line goes on that is too long for the terminal."""
+
+_NARROWEST = 20
+"""Cells that the rest of a broken line must have; where the hang leaves fewer, it goes on further left."""
 _TAB = 4
 # Controls, formats (invisible, or they change the order of others), separators of lines, and what is no character.
 _UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -36,6 +42,11 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if _shown(char) else _escaped(char) for char in text)
+
+
+def leading(name: str) -> str:
+    """A file name at the beginning of a line; there, GitHub's runner would take ``::`` for a command."""
+    return clean(f"./{name}" if name.startswith("::") else name)
 
 
 def _shown(char: str) -> bool:
@@ -59,6 +70,60 @@ def expand(text: str, column: int) -> tuple[str, int]:
         shown.append(piece)
         width += sum(_cells(part) for part in piece)
     return "".join(shown), width if before is None else before
+
+
+def crop(text: str, begin: int, stop: int, width: int) -> tuple[str, int, int]:
+    """As much of a shown `text` as `width` cells hold, with ``…`` for what is left out, and what of it is underlined.
+
+    `begin` and `stop`, in cells, are the piece that is spoken of; its beginning is always there.
+    """
+    total = sum(map(_cells, text))
+    if total <= width:
+        return text, begin, stop
+    first = 0 if begin < width * 2 // 3 else begin - width // 3
+    shown, at = [], 0
+    for char in text:
+        if first + (first > 0) <= at and at + _cells(char) <= first + width - 1:
+            shown.append(char)
+        at += _cells(char)
+    head, tail = "…" if first else "", "…" if first + width < total + 1 else ""
+    return f"{head}{''.join(shown)}{tail}", begin - first, min(stop - first, width - 1)
+
+
+def words(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` characters, broken at blanks where there are any."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def broken(line: Line, width: int) -> Iterator[Line]:
+    """A line with a `HANG` as lines of at most `width` cells, broken at blanks behind it; any other line as it is."""
+    if HANG not in line or sum(_cells(char) for text, _ in line for char in text) <= width:
+        yield line
+        return
+    mark = line.index(HANG)
+    hang = sum(_cells(char) for text, _ in line[:mark] for char in text)
+    indent = max(min(hang, width - _NARROWEST), 0)
+    current, used, fresh = line[:mark], hang, False
+    for text, style in line[mark + 1 :]:
+        # A unit is one word: `1 + S` stays together.
+        for token in [text] if style == "unit" else re.findall(r" *[^ ]+| +", text):
+            if used + sum(map(_cells, token)) > width and not fresh:
+                yield current
+                current, used, fresh = [(" " * indent, "")], indent, True
+            word = token.lstrip(" ") if fresh else token
+            if word and not fresh and current[-1][1] == style:
+                current[-1] = (current[-1][0] + word, style)
+            elif word:
+                current.append((word, style))
+            if word:
+                used, fresh = used + sum(map(_cells, word)), False
+    yield current
 
 
 def _cells(char: str) -> int:
