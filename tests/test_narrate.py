@@ -57,6 +57,31 @@ def test_a_branch_is_told_and_what_a_call_proves_is_not() -> None:
     ]
 
 
+def test_branches_that_make_no_difference_are_not_told() -> None:
+    text = """
+    def train(model, loader, opt, scaler, every, name, log):
+        n = 1
+        if name == "big":
+            n = 2
+        for i, x in enumerate(loader):
+            if i >= every:
+                log(i, n)
+            scaler.scale(model(x)).backward()
+            scaler.unscale_(opt)
+            if i - log.last <= every:
+                continue
+            scaler.step(opt)
+            scaler.update()
+            opt.zero_grad()
+    """
+    assert story(text, FaultKind.UNSCALE_MID_ACCUMULATION) == [
+        "10 backward adds scaled gradients -- S",
+        "11 `scaler.unscale_` divides the gradients of `opt` by S -- 1",
+        "12 on the path where `every >= i - log.last`",
+        "10 in the next iteration, backward adds scaled gradients -- 1 + S",
+    ]
+
+
 def test_a_test_for_none_is_told() -> None:
     text = """
     def train(model, loader, opt, scaler=None):

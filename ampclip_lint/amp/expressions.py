@@ -688,9 +688,9 @@ class Expressions(Builder):
             case cst.LessThan():
                 return self._greater(right, left, node)
             case cst.GreaterThanEqual():
-                return negate(self._greater(right, left, node))
+                return negate(self._greater(right, left, node, "<"))
             case cst.LessThanEqual():
-                return negate(self._greater(left, right, node))
+                return negate(self._greater(left, right, node, ">"))
         return self._opaque(None, node)
 
     def _equal(self, left: Value, right: Value, node: cst.CSTNode) -> Formula:
@@ -736,7 +736,8 @@ class Expressions(Builder):
                 return Atom(self._difference(a, b), Equals(right.offset - left.offset))
         return self._opaque(("equal", self.pure_key(left), self.pure_key(right)), node)
 
-    def _greater(self, left: Value, right: Value, node: cst.CSTNode) -> Formula:
+    def _greater(self, left: Value, right: Value, node: cst.CSTNode, sign: str = "") -> Formula:
+        """Whether `left` is greater; `sign` is what the source would write for it, where it writes the contrary."""
         match left, right:
             case Const(a), Const(b) if _number(a) and _number(b):
                 return bool(a > b)  # type: ignore[operator]
@@ -753,33 +754,37 @@ class Expressions(Builder):
                 return Atom(subject, Below(-bound)) if swap else Atom(subject, Above(bound))
             case (Choice(key, options), _):
                 return any_of(
-                    all_of([Atom(self.tag(key), Equals(index)), self._greater(option, right, node)])
+                    all_of([Atom(self.tag(key), Equals(index)), self._greater(option, right, node, sign)])
                     for index, option in enumerate(options)
                     if option != NONE
                 )
             case (_, Choice(key, options)):
                 return any_of(
-                    all_of([Atom(self.tag(key), Equals(index)), self._greater(left, option, node)])
+                    all_of([Atom(self.tag(key), Equals(index)), self._greater(left, option, node, sign)])
                     for index, option in enumerate(options)
                     if option != NONE
                 )
             case Mod(), Const(0):
                 return negate(self._residue(left, 0))
-        return self._opaque(("greater", self.pure_key(left), self.pure_key(right)), node)
+        text = self.text(node)
+        if sign and isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+            text = f"{self.text(node.left)} {sign} {self.text(node.comparisons[0].comparator)}"
+        return self._opaque(("greater", self.pure_key(left), self.pure_key(right)), node, text)
 
     def _difference(self, left: Sym, right: Sym) -> Subject:
         """The subject ``left - right``, with one spelling for both orders."""
         first, second = sorted((left, right), key=lambda sym: repr(sym.key))
-        text = f"{first.text} - {second.text}"
+        text = f"{first.text} - {second.text}" if " - " not in second.text else f"{first.text} - ({second.text})"
         return Subject(
             ("difference", first.key, second.key), self.mentions(first.key) | self.mentions(second.key), text
         )
 
-    def _opaque(self, key: Hashable, node: cst.CSTNode) -> Formula:
+    def _opaque(self, key: Hashable, node: cst.CSTNode, text: str = "") -> Formula:
         """A truth value that nothing is known of; pure expressions give the same one each time."""
+        text = text or self.text(node)
         if isinstance(key, tuple) and None not in key:
-            return Atom(Subject(("truth", key), self.mentions(key), self.text(node)), Truthy())
-        symbol = self.fresh(("truth", self.label(node)), self.text(node))
+            return Atom(Subject(("truth", key), self.mentions(key), text), Truthy())
+        symbol = self.fresh(("truth", self.label(node)), text)
         return Atom(self.subject(symbol), Truthy())
 
     # -- pure keys --------------------------------------------------------------------------------------------------

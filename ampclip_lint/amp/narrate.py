@@ -24,20 +24,35 @@ from ampclip_lint.amp.ops import (
     Escape,
     Hook,
     Multiply,
+    NewOptimizer,
     NewScaler,
     Op,
     OptimizerStep,
     RaiseOnNonfinite,
     Read,
+    Retire,
     Scale,
     ScalerStep,
+    Store,
     Unscale,
     Update,
     ZeroGrad,
 )
 from ampclip_lint.amp.units import Age, Ref, Unit, Units
 from ampclip_lint.diagnostics import Span, TraceStep
-from ampclip_lint.flow.facts import Above, Atom, Below, Equals, IsNone, Residue, Subject, Truthy
+from ampclip_lint.flow.facts import (
+    Above,
+    Atom,
+    Below,
+    Equals,
+    IsNone,
+    Learn,
+    Residue,
+    SetConstant,
+    Shift,
+    Subject,
+    Truthy,
+)
 from ampclip_lint.flow.graph import Edge, Graph, Guard
 from ampclip_lint.flow.solver import Visit
 
@@ -271,8 +286,11 @@ def _condition(text: str, atom: Atom, modulus: object, holds: bool) -> str:
 
 def _compared(text: str, atom: Atom, sign: str, value: object) -> str:
     key = atom.subject.key
-    if isinstance(key, tuple) and key[0] == "difference" and text.count(" - ") == 1:
-        left, right = text.split(" - ")
+    if isinstance(key, tuple) and key[0] == "difference":
+        if text.endswith(")") and " - (" in text:  # so written where there is another difference in it
+            left, _, right = text[:-1].rpartition(" - (")
+        else:
+            left, _, right = text.rpartition(" - ")
         if value == 0:
             return f"{left} {sign} {right}"
         return f"{left} {sign} {right} {'+' if isinstance(value, int) and value > 0 else '-'} {str(value).lstrip('-')}"
@@ -427,10 +445,19 @@ class _Story:
         self.focus = frozenset(mark.optimizers)
         self.steps: list[TraceStep] = []
         self.news = ""
+        self._asked: set[Subject] = set()
+        """What the path is asked on its way."""
+        self._ahead: dict[int, frozenset[int]] = {}
 
     def tell(self, visit: Visit[State]) -> tuple[TraceStep, ...]:
         path = visit.path()
         seen: set[int] = set()
+        self._asked = {
+            guard.atom.subject
+            for here, then in itertools.pairwise(path)
+            if (edge := taken(self.graph.edges[here.node], here, then)) is not None
+            for guard in edge.guards
+        }
         for here, then in itertools.pairwise(path):
             self._count(here.node, seen)
             if self._starts_anew(here):
@@ -502,6 +529,8 @@ class _Story:
             return
         if edge.doubt in _DOUBTS and not here.world.doubt:
             self._add(node.place.span, _DOUBTS[edge.doubt], None)
+        if not self._matters(edge, self.graph.edges[here.node]):
+            return
         for guard in edge.guards:
             text = self.names.where(guard.atom, guard.holds) if tested(guard, self.graph, here.node) else None
             if text is None:
@@ -509,6 +538,37 @@ class _Story:
             told = any(step.message.endswith(text) for step in self.steps)
             if not told or here.world.facts.value(guard.atom) is None:
                 self._add(node.place.span, f"on the path {text}", None)
+
+    def _matters(self, edge: Edge, edges: Iterable[Edge]) -> bool:
+        """Whether another way out than `edge` would have led to something else that counts."""
+        return any(self._next(other.target) != self._next(edge.target) for other in edges)
+
+    def _next(self, node: int) -> frozenset[int]:
+        """The nodes that count which come first from `node` on."""
+        if node not in self._ahead:
+            found: set[int] = set()
+            seen, pending = {node}, [node]
+            while pending:
+                current = pending.pop()
+                if self._counts(current):
+                    found.add(current)
+                    continue
+                pending += (fresh := {edge.target for edge in self.graph.edges[current]} - seen)
+                seen |= fresh
+            self._ahead[node] = frozenset(found)
+        return self._ahead[node]
+
+    def _counts(self, node: int) -> bool:
+        """Whether a node does something to gradients, or answers what the path is asked, or what enables a scaler."""
+        op = self.graph.nodes[node].op
+        match op:
+            case SetConstant(target, _) | Shift(target, _, _) | Learn(Atom(target, _), _):
+                kind = target.key[0] if isinstance(target.key, tuple) else ""
+                # Which of several objects a name stands for shows in what is done to it.
+                return kind == "enabled" or (kind != "tag" and target in self._asked)
+            case NewScaler() | NewOptimizer() | Retire() | Store():
+                return False
+        return isinstance(op, OPERATIONS)
 
     def _add(self, span: Span, message: str, unit: str | None) -> None:
         step = TraceStep(span, self.news + message, unit)
