@@ -10,6 +10,7 @@ import tokenize
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -163,14 +164,14 @@ def test_undecodable_files_are_named_and_skipped(content: bytes, reason: str) ->
 def test_unreadable_files_are_named_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     write("secret.py", BAD)
     write("train.py", BAD)
-    read = Path.read_bytes
+    opened = os.open
 
-    def refuse(path: Path) -> bytes:
-        if path.name == "secret.py":
+    def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if Path(path).name == "secret.py":
             raise PermissionError(13, "Permission denied")
-        return read(path)
+        return opened(path, flags, *rest, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     result = check()
     assert result.exit_code == 1
     assert codes(result) == [("train.py", "AMP101")]

@@ -70,8 +70,13 @@ def lint_paths(
     *,
     rules: Mapping[str, Rule] | None = None,
     stdin: bytes | None = None,
+    jobs: int = 0,
+    prefiltered: bool = True,
 ) -> RunResult:
-    """Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised."""
+    """
+    Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised. `jobs`: how many
+    processes read files, 0 for one on each processor; not `prefiltered`, every file is analysed.
+    """
     rules = load_rules() if rules is None else rules
     settings = settings or Settings()
     configs = Configs(settings, rules)
@@ -83,6 +88,8 @@ def lint_paths(
         stdin=stdin,
         may_suppress=hint(rules),
         judges=lambda place: bool(judged & configs.codes(place)),
+        jobs=jobs,
+        prefiltered=prefiltered,
     )
     codes_of = {
         name: frozenset() if name not in files.given and configs.is_excluded(place) else configs.codes(place)

@@ -97,11 +97,11 @@ def is_helper(data: bytes) -> bool:
     return any(word in data for word in _HELPER_WORDS)
 
 
-def is_candidate(name: str, data: bytes, wrappers: Collection[bytes] = ()) -> bool:
-    """Whether `select` has to see the file at all. A long file that speaks of nothing is no glue between others."""
+def is_candidate(name: str, data: bytes) -> bool:
+    """Whether an imported file is worth keeping. A long one that speaks of nothing is no glue between others."""
     if len(data) <= _LONGEST_GLUE and b"import" in data:
         return True
-    return is_seed(data, wrappers) or is_helper(data) or _is_package(name)
+    return is_helper(data) or is_seed(data) or _is_package(name)
 
 
 def mentions_scaler(text: str) -> bool:
@@ -266,7 +266,7 @@ class Text:
             for name, pieces in self.definitions.items()
             if name and any(re.search(_HELP, _code(piece)) or piece.count(b"\n") <= _SMALL for piece in pieces)
         }
-        return own | self.leading(own)
+        return self.leading(own) | own
 
     def helps(self, name: str) -> bool:
         """Whether a definition can change, or order, what happens to gradients, or is a small answer to something."""
@@ -373,7 +373,7 @@ def _above(
         for dotted, name, bound in file.imports:
             if not stems.isdisjoint((name, *dotted.split("."))):
                 for origin in modules.origins(file, (dotted, name, bound), wanted):
-                    if origin.name in targets.get(origin.index, ()):
+                    if origin.name in targets.get(origin.file, ()):
                         begin.add(origin.asked if origin.of_module else bound)
         names = file.leading(begin)
         if names:
@@ -410,17 +410,17 @@ class _Use:
             if head not in words and original != "*":
                 continue
             for origin in self.modules.origins(file, (dotted, original, bound), words):
-                other = self.modules.files[origin.index]
+                other = self.modules.files[origin.file]
                 is_base = not bases.isdisjoint((head, origin.asked))
                 if is_base or (other.is_helper and (origin.name not in other.names or other.helps(origin.name))):
-                    self.chosen.update((origin.index, *origin.through))
-                    self._pending.append((origin.index, origin.name if origin.name in other.names else ""))
+                    self.chosen.update((origin.file, *origin.through))
+                    self._pending.append((origin.file, origin.name if origin.name in other.names else ""))
 
 
 class _Origin(NamedTuple):
     """Where a name comes from: the file that defines it, and the name there."""
 
-    index: int
+    file: int
     name: str
     asked: str
     """The name as the importing file speaks of it, but for a renaming of its own."""
