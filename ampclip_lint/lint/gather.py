@@ -14,7 +14,7 @@ from ampclip_lint.lint.config import Configs
 from ampclip_lint.syntax.discover import Discovery, discover
 from ampclip_lint.syntax.neighbours import follow
 from ampclip_lint.syntax.notebook import is_notebook, read_source
-from ampclip_lint.syntax.prefilter import Text, choose
+from ampclip_lint.syntax.prefilter import Text, choose, is_helper, is_seed
 from ampclip_lint.syntax.reading import FileProblem, Found, read_bytes
 from ampclip_lint.syntax.scan import Look, look, scan
 from ampclip_lint.syntax.source import SourceFile
@@ -125,7 +125,7 @@ class _Reader:
             (file.identity for file in self.result.found.files),
         )
         self.result.problems += followed.problems
-        if not followed.files:
+        if not any(is_helper(data) or is_seed(data, self.wrappers) for _, data in followed.files):
             return chosen
         self.take((file, look(file, data, self.wrappers)) for file, data in followed.files)
         return self._chosen()

@@ -14,10 +14,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
-from typing import NamedTuple
 
 #: Wrappers of a scaler that the engine has models of: all words of a row say that a file may use one.
 _MODELLED = (
@@ -42,6 +41,8 @@ _IMPORT = (
     rb"|import[ \t]+(?P<plain>[^\n#;]*))"
 )
 _COMMENT = rb"#[^\n]*"
+#: Whatever is no part of a name, as a blank.
+_SPACED = bytes(c if c > 127 or chr(c).isalnum() or c == 95 else 32 for c in range(256))
 _BOUND = rb"([.\w]+|\*)(?:[ \t\\]+as[ \t\\]+(\w+))?"
 _MARGIN = rb"(?m)^(?:(?:async[ \t]+def|def|class)[ \t]+(\w+)|@|[^\s#)\]}\"'])"
 _DEFINITION = rb"\n(?:async def|def|class)[ \t]+(\w+)"
@@ -152,6 +153,7 @@ class Text:
         self.is_seed = is_seed
         self._lines = lines
         self._read = read
+        self._members: dict[str, frozenset[str]] = {}
 
     @cached_property
     def data(self) -> bytes:
@@ -214,6 +216,12 @@ class Text:
 
     def members(self, name: str) -> frozenset[str]:
         """What is looked up in a name: of ``a.b.c`` in ``a`` both others."""
+        found = self._members.get(name)
+        if found is None:
+            found = self._members[name] = self._looked_up_in(name)
+        return found
+
+    def _looked_up_in(self, name: str) -> frozenset[str]:
         chains = re.findall(re.escape(name.encode()) + rb"((?:\s*\.\s*\w+)+)", self.data)
         return frozenset(word.strip() for chain in set(chains) for word in chain.decode("utf-8", "replace").split("."))
 
@@ -363,18 +371,32 @@ def _above(
     stems = {name for index in targets for name in modules.names_of(index)}
     if not stems:
         return
-    # Most files name none of them: that is seen faster than what they import is looked up.
-    named = re.compile(rb"\b(?:" + b"|".join(re.escape(stem.encode()) for stem in sorted(stems)) + rb")\b")
-    wanted = frozenset().union(*targets.values())
+    tokens = {stem.encode() for stem in stems}
+    wanted = frozenset().union(*targets.values()) - {""}
+    giving: dict[int, frozenset[str]] = {}
+
+    def given_by(module: int) -> frozenset[str]:
+        found = giving.get(module)
+        if found is None:
+            found = giving[module] = frozenset(name for name in wanted if leads(modules.exported(module, name)))
+        return found
+
+    def leads(exports: Iterable[_Export]) -> bool:
+        return any(name in targets.get(index, ()) for index, name, _ in exports)
+
     for index, file in enumerate(modules.files):
-        if index in leading or not named.search(file.lines):
+        # Most files name none of them: that is seen faster than what they import is looked up.
+        if index in leading or tokens.isdisjoint(file.lines.translate(_SPACED).split()):
             continue
-        begin = set()
+        begin: set[str] = set()
         for dotted, name, bound in file.imports:
-            if not stems.isdisjoint((name, *dotted.split("."))):
-                for origin in modules.origins(file, (dotted, name, bound), wanted):
-                    if origin.name in targets.get(origin.file, ()):
-                        begin.add(origin.asked if origin.of_module else bound)
+            if stems.isdisjoint((name, *dotted.split("."))):
+                continue
+            for module in (whole := modules.whole(file, dotted, name)):
+                if given := given_by(module):
+                    begin |= given & (_words(file.data) if name == "*" else file.members(bound.partition(".")[0]))
+            if not whole and leads(modules.named_in(file, dotted, name)):
+                begin.add(bound)
         names = file.leading(begin)
         if names:
             yield index, names
@@ -409,25 +431,21 @@ class _Use:
             head = bound.partition(".")[0]
             if head not in words and original != "*":
                 continue
-            for origin in self.modules.origins(file, (dotted, original, bound), words):
-                other = self.modules.files[origin.file]
-                is_base = not bases.isdisjoint((head, origin.asked))
-                if is_base or (other.is_helper and (origin.name not in other.names or other.helps(origin.name))):
-                    self.chosen.update((origin.file, *origin.through))
-                    self._pending.append((origin.file, origin.name if origin.name in other.names else ""))
+            whole = self.modules.whole(file, dotted, original)
+            asked = words if original == "*" else words & file.members(head) if whole else ()
+            for module in whole:
+                for word in asked:
+                    is_base = not bases.isdisjoint((head, word))
+                    self._follow(self.modules.exported(module, word), is_base)
+            if not whole:
+                self._follow(self.modules.named_in(file, dotted, original), head in bases)
 
-
-class _Origin(NamedTuple):
-    """Where a name comes from: the file that defines it, and the name there."""
-
-    file: int
-    name: str
-    asked: str
-    """The name as the importing file speaks of it, but for a renaming of its own."""
-    of_module: bool
-    """Whether it is looked up in a module that is imported as a whole."""
-    through: tuple[int, ...]
-    """The files that only pass it on."""
+    def _follow(self, exports: Iterable[_Export], is_base: bool) -> None:
+        for index, name, through in exports:
+            file = self.modules.files[index]
+            if is_base or (file.is_helper and (name not in file.names or file.helps(name))):
+                self.chosen.update((index, *through))
+                self._pending.append((index, name if name in file.names else ""))
 
 
 #: The file that defines a name, the name there, and the files that only pass it on.
@@ -440,6 +458,7 @@ class _Modules:
     def __init__(self, files: Sequence[Text]) -> None:
         self.files = files
         self._by_last: dict[str, list[int]] = defaultdict(list)
+        self._by_tail: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
         self._by_name: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
         self._exports: dict[tuple[int, str], list[_Export]] = {}
         self._stars: dict[int, dict[str, list[_Export]]] = {}
@@ -462,27 +481,19 @@ class _Modules:
                 return
             parts = parts[:-1]
 
-    def origins(
-        self, importer: Text, imported: tuple[str, str, str], words: Collection[str] = frozenset()
-    ) -> Iterator[_Origin]:
-        """Where what an import brings comes from; of a whole module or a star, what is called by one of the `words`."""
-        dotted, name, bound = imported
-        inner = self._named(importer.folder, dotted if name in ("", "*") else _joined(dotted, name))
-        if inner:
-            wanted = words if name == "*" else importer.members(bound.partition(".")[0]).intersection(words)
-            for index in inner:
-                for word in wanted:
-                    for found, original, through in self._exported(index, word):
-                        yield _Origin(found, original, word, True, through)
-            return
-        for index in self._named(importer.folder, dotted):
-            exported = self._exported(index, name)
-            for found, original, through in exported:
-                yield _Origin(found, original, name, False, through)
-            if not exported and name in self.files[index].variables:
-                yield _Origin(index, name, name, False, ())
+    def whole(self, importer: Text, dotted: str, name: str) -> frozenset[int]:
+        """The modules that an import brings as a whole, or all names of."""
+        return self._named(importer.folder, dotted if name in ("", "*") else _joined(dotted, name))
 
-    def _exported(self, index: int, name: str) -> list[_Export]:
+    def named_in(self, importer: Text, dotted: str, name: str) -> Iterator[_Export]:
+        """Where a name that an import brings comes from."""
+        for index in self._named(importer.folder, dotted):
+            found = self.exported(index, name)
+            yield from found
+            if not found and name in self.files[index].variables:
+                yield index, name, ()
+
+    def exported(self, index: int, name: str) -> list[_Export]:
         """The files that define what is called `name` in a module, the name there, and the files on the way."""
         file = self.files[index]
         if name in file.names:
@@ -500,7 +511,7 @@ class _Modules:
         for dotted, original in self.files[index].passed_on[name]:
             if not self._named(folder, _joined(dotted, original)):
                 for inner in self._named(folder, dotted):
-                    for found, there, through in self._exported(inner, original):
+                    for found, there, through in self.exported(inner, original):
                         yield found, there, (index, *through)
 
     def _starred(self, index: int) -> dict[str, list[_Export]]:
@@ -518,7 +529,7 @@ class _Modules:
                         found.setdefault(name, [(current, name, way)])
                     for name in file.passed_on:
                         if name not in found:
-                            found[name] = [(i, there, (*way, *via)) for i, there, via in self._exported(current, name)]
+                            found[name] = [(i, there, (*way, *via)) for i, there, via in self.exported(current, name)]
                 inner = [i for star in file.stars for i in sorted(self._named(file.folder, star)) if i not in seen]
                 seen.update(inner)
                 pending += [(i, (*way, current)) for i in reversed(inner)]
@@ -526,6 +537,8 @@ class _Modules:
 
     def _named(self, folder: tuple[str, ...], dotted: str) -> frozenset[int]:
         """The modules that `dotted` may mean in a file of that folder."""
+        if not dotted.startswith(".") and not self._ending_in(dotted):
+            return frozenset()
         found = self._by_name.get((folder, dotted))
         if found is None:
             found = self._by_name[folder, dotted] = frozenset(self._look_up(folder, dotted))
@@ -534,17 +547,28 @@ class _Modules:
     def _look_up(self, folder: tuple[str, ...], dotted: str) -> Iterator[int]:
         bare = dotted.lstrip(".")
         level = len(dotted) - len(bare)
-        parts = tuple(bare.split(".")) if bare else ()
         if level:
-            parts = folder[: len(folder) - level + 1] + parts
-        for index in self._by_last.get(parts[-1], ()) if parts else ():
-            module = self.files[index].parts
-            root = module[: len(module) - len(parts)]
-            # An absolute name is looked up from a folder above the importer, or from one near the top (`src`).
-            if module[len(root) :] == parts and (
-                not root if level else len(root) <= self.top + 1 or folder[: len(root)] == root
-            ):
+            parts = folder[: len(folder) - level + 1] + (tuple(bare.split(".")) if bare else ())
+            for index in self._by_last.get(parts[-1], ()) if parts else ():
+                if self.files[index].parts == parts:
+                    yield index
+            return
+        # An absolute name is looked up from a folder above the importer, or from one near the top (`src`).
+        for index, root in self._ending_in(bare):
+            if len(root) <= self.top + 1 or folder[: len(root)] == root:
                 yield index
+
+    def _ending_in(self, dotted: str) -> list[tuple[int, tuple[str, ...]]]:
+        """The modules whose names end like this, with what stands before."""
+        found = self._by_tail.get(dotted)
+        if found is None:
+            parts = tuple(dotted.split("."))
+            found = self._by_tail[dotted] = [
+                (index, self.files[index].parts[: -len(parts)])
+                for index in self._by_last.get(parts[-1], ())
+                if self.files[index].parts[-len(parts) :] == parts
+            ]
+        return found
 
 
 def _joined(dotted: str, name: str) -> str:
