@@ -79,6 +79,20 @@ def main() -> None:
 )
 @click.option("--extend-exclude", multiple=True, callback=_words, metavar="PATTERNS", help="What else not to read.")
 @click.option("--no-respect-gitignore", is_flag=True, help="Read what .gitignore ignores.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Processes that read files (default 0: one a processor).",
+)
+@click.option("--no-cache", is_flag=True, help="Neither use nor write what earlier runs found.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False),
+    envvar="AMPCLIP_LINT_CACHE_DIR",
+    help="Keep results there (default: .ampclip_lint_cache at the top of the project).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more in the summary.")
 @COLOR
@@ -92,9 +106,13 @@ def check(
     quiet: bool,
     verbose: bool,
     color: str,
+    jobs: int,
+    no_cache: bool,
+    cache_dir: str | None,
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
+    from ampclip_lint.lint.cache import Cache, default_folder
     from ampclip_lint.lint.run import lint_paths
 
     with _tool_errors():
@@ -103,7 +121,8 @@ def check(
         if show_files:
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
-        result = lint_paths(targets, settings, stdin=stdin)
+        cache = None if no_cache else Cache(cache_dir or default_folder())
+        result = lint_paths(targets, settings, stdin=stdin, jobs=jobs, cache=cache)
     _write_findings(result, output_format, output_file, color)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
     if result.missing or any(problem.internal for problem in result.problems):

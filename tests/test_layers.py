@@ -21,7 +21,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "syntax", "flow"}, {"libcst"}),
-    "lint": ({"diagnostics", "syntax", "amp"}, {"tomli"}),
+    "lint": ({"", "diagnostics", "files", "syntax", "amp"}, {"tomli"}),
     "report": ({"diagnostics", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
     "cli": ({"", "diagnostics", "syntax", "amp", "lint", "report"}, {"click", "rich"}),

@@ -34,6 +34,8 @@ class Gathered:
     problems: list[FileProblem] = field(default_factory=list)
     models: dict[str, str] = field(default_factory=dict)
     """The models of wrappers that the configurations describe."""
+    watched: list[str] = field(default_factory=list)
+    """All files and folders that decided what the others are, there or not."""
 
     @property
     def given(self) -> frozenset[str]:
@@ -75,6 +77,8 @@ def gather(
         result.models.update(configs.of_folder(Path(folder)).models)
     wrappers = frozenset(name.encode() for name in names_of(result.models.values()))
     reader = _Reader(result, wrappers)
+    result.watched += result.found.watched
+    result.watched += (os.path.abspath(file.path) for file in files if file.path is not None)
     looks = scan(files, stdin=stdin or b"", wrappers=wrappers, may_suppress=may_suppress, jobs=jobs)
     reader.take(zip(files, looks))
     folders_only = stdin is None and all(os.path.isdir(path) for path in paths)
@@ -125,6 +129,7 @@ class _Reader:
             (file.identity for file in self.result.found.files),
         )
         self.result.problems += followed.problems
+        self.result.watched += followed.watched
         if not any(is_helper(data) or is_seed(data, self.wrappers) for _, data in followed.files):
             return chosen
         self.take((file, look(file, data, self.wrappers)) for file, data in followed.files)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
-from ampclip_lint.lint.config import Configs, Selection, Settings, selected_codes
-from ampclip_lint.lint.gather import gather
-from ampclip_lint.lint.registry import load_rules
-from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
-from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
-from ampclip_lint.syntax.source import FileProblem, SourceFile
+from ampclip_lint.lint import recall
+from ampclip_lint.lint.cache import Cache, digest, digest_of_contents, own_files
+from ampclip_lint.syntax.reading import FileProblem
 
+# A result that the cache holds needs neither rules nor engine: what does is imported where it is used.
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
+    from ampclip_lint.lint.config import Settings
+    from ampclip_lint.lint.gather import Gathered
+    from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
+    from ampclip_lint.lint.suppress import Suppression, Suppressions
+    from ampclip_lint.syntax.source import SourceFile
+
+#: A run over so many files is kept even where none of them matters.
+_WORTH_KEEPING = 64
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ def lint_source(
     rules: Mapping[str, Rule] | None = None,
 ) -> list[Diagnostic]:
     """The findings in one text, by the default or the selected rules. Reads no configuration; lets crashes through."""
+    from ampclip_lint.lint.config import Selection, selected_codes
+    from ampclip_lint.lint.registry import load_rules
+    from ampclip_lint.syntax.source import SourceFile
+
     rules = load_rules() if rules is None else rules
     codes = selected_codes(rules, (Selection(None if select is None else tuple(select)),))
     source = SourceFile(filename, None, text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -71,12 +83,26 @@ def lint_paths(
     rules: Mapping[str, Rule] | None = None,
     stdin: bytes | None = None,
     jobs: int = 0,
+    cache: Cache | None = None,
     prefiltered: bool = True,
 ) -> RunResult:
     """
     Lint files and folders as one program. Only a `ToolError` (nothing sensible can be done) is raised. `jobs`: how many
     processes read files, 0 for one on each processor; not `prefiltered`, every file is analysed.
     """
+    if rules is not None or stdin is not None:
+        cache = None  # neither has a name that a later run could ask for
+    asked = [[os.fspath(path) for path in paths], repr(settings), prefiltered]
+    entry = None if cache is None else cache.unchanged(asked)
+    known = None if entry is None else recall.attempt(lambda: _recalled(entry))
+    if isinstance(known, RunResult):
+        return known
+    from ampclip_lint.lint.config import Configs, Settings, selected_codes
+    from ampclip_lint.lint.gather import gather
+    from ampclip_lint.lint.registry import load_rules, rule_folders
+    from ampclip_lint.lint.suppress import hint
+
+    began = time.time()
     rules = load_rules() if rules is None else rules
     settings = settings or Settings()
     configs = Configs(settings, rules)
@@ -95,26 +121,122 @@ def lint_paths(
         name: frozenset() if name not in files.given and configs.is_excluded(place) else configs.codes(place)
         for name, place in files.places.items()
     }
-    codes: frozenset[str] = frozenset().union(*codes_of.values())
-    sources = {**files.sources, **files.commented}
-    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
-    if files.sources:
-        judge.run(list(files.sources.values()))
-    diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
-    return RunResult(
-        diagnostics=tuple(diagnostics),
-        problems=(*files.problems, *judge.problems),
+    found = _judged(files, rules, codes_of, settings, cache)
+    result = RunResult(
+        diagnostics=found.diagnostics,
+        problems=(*files.problems, *found.problems),
         missing=files.found.missing,
         sources=files.sources,
         commented=files.commented,
         files=len(files.found.files),
         imported=len(files.sources.keys() - files.given),
-        suppressed=judge.suppressed,
-        incomplete=judge.incomplete,
+        suppressed=found.suppressed,
+        incomplete=found.incomplete,
         failed=any(
             not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
-            for found in diagnostics
+            for found in found.diagnostics
         ),
+    )
+    # A run that read little is as quick as a look at what it read. A model may come from a file of its own.
+    if cache is not None and not files.models and (result.sources or result.files >= _WORTH_KEEPING):
+        watched = (*files.watched, *configs.watched, *own_files(rule_folders(rules)))
+        cache.remember(asked, watched, _plain(result), began)
+    return result
+
+
+def _judged(
+    files: Gathered,
+    rules: Mapping[str, Rule],
+    codes_of: Mapping[str, frozenset[str]],
+    settings: Settings,
+    cache: Cache | None,
+) -> _Findings:
+    """The findings in the files, from the cache where it has those of the same texts."""
+    from importlib.metadata import version
+
+    from ampclip_lint.lint.registry import rule_folders
+
+    sources = {**files.sources, **files.commented}
+    if cache is not None and files.sources:
+        deciding = digest(
+            [
+                digest_of_contents(own_files(rule_folders(rules), elsewhere=False)),
+                version("libcst"),
+                settings.pedantic,
+                sorted(files.models.items()),
+                [(name, digest([source.text]), sorted(codes_of[name])) for name, source in sources.items()],
+                sorted(files.given & sources.keys()),
+                list(files.sources),
+            ]
+        )
+        entry = cache.known(deciding)
+        known = None if entry is None else recall.attempt(lambda: _Findings.recalled(entry))
+        if isinstance(known, _Findings):
+            return known
+    codes: frozenset[str] = frozenset().union(*codes_of.values())
+    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
+    if files.sources:
+        judge.run(list(files.sources.values()))
+    diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
+    found = _Findings(tuple(diagnostics), tuple(judge.problems), judge.suppressed, judge.incomplete)
+    # What failed may not fail again.
+    if cache is not None and files.sources and not any(problem.internal for problem in found.problems):
+        cache.learn(deciding, found.plain())
+    return found
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What the rules say of a program, before the settings decide what follows from it."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    problems: tuple[FileProblem, ...]
+    suppressed: int
+    incomplete: int
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "diagnostics": recall.plain_findings(self.diagnostics),
+            "problems": self.problems,
+            "suppressed": self.suppressed,
+            "incomplete": self.incomplete,
+        }
+
+    @classmethod
+    def recalled(cls, entry: Mapping[str, Any]) -> _Findings:
+        return cls(
+            recall.findings(entry["diagnostics"]),
+            recall.problems(entry["problems"]),
+            entry["suppressed"],
+            entry["incomplete"],
+        )
+
+
+def _plain(result: RunResult) -> dict[str, Any]:
+    return {
+        "diagnostics": recall.plain_findings(result.diagnostics),
+        "problems": result.problems,
+        "missing": result.missing,
+        "sources": recall.places(result.sources),
+        "commented": recall.places(result.commented),
+        "numbers": [result.files, result.imported, result.suppressed, result.incomplete],
+        "failed": result.failed,
+    }
+
+
+def _recalled(entry: Mapping[str, Any]) -> RunResult:
+    files, imported, suppressed, incomplete = entry["numbers"]
+    return RunResult(
+        recall.findings(entry["diagnostics"]),
+        recall.problems(entry["problems"]),
+        tuple(entry["missing"]),
+        recall.Sources(entry["sources"]),
+        recall.Sources(entry["commented"]),
+        files,
+        imported,
+        suppressed,
+        incomplete,
+        entry["failed"],
     )
 
 
@@ -239,6 +361,8 @@ class _Judge:
         return found
 
     def _comments_of(self, name: str) -> Suppressions:
+        from ampclip_lint.lint.suppress import NONE, suppressions
+
         if name not in self._comments:
             source = self.sources.get(name)
             self._comments[name] = NONE if source is None else suppressions(source)
@@ -246,6 +370,8 @@ class _Judge:
 
     def _unused(self, name: str, codes: frozenset[str]) -> Iterator[UnusedSuppression]:
         """What the comments of a file name in vain, as far as this run can tell."""
+        from ampclip_lint.lint.rule import UnusedSuppression
+
         for entry in self._comments_of(name).entries:
             rule = self.known.get(entry.code)
             if rule is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 DEFAULT_EXCLUDES = (
+    ".ampclip_lint_cache",
     ".bzr",
     ".direnv",
     ".eggs",
@@ -83,6 +84,8 @@ class Discovery:
     files: tuple[Found, ...]
     missing: tuple[str, ...]
     problems: tuple[FileProblem, ...]
+    watched: tuple[str, ...] = ()
+    """The folders and ignore files that were looked at, or for; whole paths."""
 
 
 def discover(
@@ -123,7 +126,9 @@ def discover(
             take(display_name(text), text, os.path.realpath(text))
         else:
             missing.append(text)
-    return Discovery(tuple(files), tuple(missing), tuple(walker.problems))
+    return Discovery(
+        tuple(files), tuple(missing), tuple(walker.problems), (*map(os.path.abspath, missing), *walker.watched)
+    )
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,7 @@ class _Walker:
         self.excludes = excludes
         self.respect_gitignore = respect_gitignore
         self.problems: list[FileProblem] = []
+        self.watched: list[str] = []
 
     def walk(self, root: str) -> Iterator[tuple[str, str, str]]:
         """Name, path and real path of each file. Whole paths are put together, not looked up one by one."""
@@ -157,6 +163,7 @@ class _Walker:
         stack = [(root, absolute, "" if shown == "." else shown, os.path.realpath(root), above)]
         while stack:
             folder, absolute, name, real, ignores = stack.pop()
+            self.watched.append(absolute)
             try:
                 with os.scandir(folder) as listing:
                     entries = sorted(listing, key=attrgetter("name"))
@@ -165,7 +172,7 @@ class _Walker:
                 self.problems.append(FileProblem(name or ".", f"folder can't be read: {reason}"))
                 continue
             if self.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
-                ignores = _read_ignores(absolute, os.path.join(absolute, ".gitignore"), ignores)
+                ignores = self._read_ignores(absolute, os.path.join(absolute, ".gitignore"), ignores)
             excludes = self.excludes(Path(absolute))
             before = "" if not name else name if name.endswith("/") else f"{name}/"
             folders = []
@@ -189,29 +196,30 @@ class _Walker:
         """The ignore files of the repository that `root` lies in, from its top down to the parent of `root`."""
         top = root
         while not os.path.exists(os.path.join(top, ".git")):
+            self.watched.append(os.path.join(top, ".git"))
             parent = os.path.dirname(top)
             if parent == top:
                 return None
             top = parent
-        chain = _read_ignores(top, os.path.join(top, ".git", "info", "exclude"), None)
+        chain = self._read_ignores(top, os.path.join(top, ".git", "info", "exclude"), None)
         folder = top
         for part in (_relative(root, top) or "").split("/"):
             if not part:
                 break
-            chain = _read_ignores(folder, os.path.join(folder, ".gitignore"), chain)
+            chain = self._read_ignores(folder, os.path.join(folder, ".gitignore"), chain)
             folder = os.path.join(folder, part)
             if chain is not None and chain.ignored(folder, is_dir=True):
                 return None  # naming an ignored folder asks for it; the rules above would hide all of it
         return chain
 
-
-def _read_ignores(base: str, file: str, parent: _Ignores | None) -> _Ignores | None:
-    try:
-        with open(file, encoding="utf-8-sig", errors="surrogateescape") as stream:
-            lines = [line.rstrip("\r\n") for line in stream]
-    except OSError:
-        return parent
-    return _Ignores(base, gitignore_spec(lines), parent) if any(lines) else parent
+    def _read_ignores(self, base: str, file: str, parent: _Ignores | None) -> _Ignores | None:
+        self.watched.append(file)
+        try:
+            with open(file, encoding="utf-8-sig", errors="surrogateescape") as stream:
+                lines = [line.rstrip("\r\n") for line in stream]
+        except OSError:
+            return parent
+        return _Ignores(base, gitignore_spec(lines), parent) if any(lines) else parent
 
 
 def gitignore_spec(lines: Iterable[str]) -> GitIgnoreSpec:

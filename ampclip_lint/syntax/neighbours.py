@@ -29,6 +29,8 @@ class Followed(NamedTuple):
 
     files: tuple[tuple[Found, bytes], ...] = ()
     problems: tuple[FileProblem, ...] = ()
+    watched: tuple[str, ...] = ()
+    """The folders and files that were looked at."""
 
 
 def follow(origins: Iterable[tuple[Path, Sequence[Import]]], known: Iterable[str]) -> Followed:
@@ -37,7 +39,7 @@ def follow(origins: Iterable[tuple[Path, Sequence[Import]]], known: Iterable[str
     for path, imports in origins:
         walk.queue.append((os.path.abspath(path), imports, None))
     walk.run()
-    return Followed(tuple(walk.files), tuple(walk.problems))
+    return Followed(tuple(walk.files), tuple(walk.problems), (*walk.listings, *walk.imports))
 
 
 class _Walk:
@@ -47,9 +49,9 @@ class _Walk:
         self.problems: list[FileProblem] = []
         #: Absolute path, imports, and the names that are wanted from it; None for all that it imports.
         self.queue: deque[tuple[str, Sequence[Import], frozenset[str] | None]] = deque()
-        self._imports: dict[str, Sequence[Import] | None] = {}
+        self.imports: dict[str, Sequence[Import] | None] = {}
         self._wanted: set[tuple[str, str]] = set()
-        self._listings: dict[str, frozenset[str]] = {}
+        self.listings: dict[str, frozenset[str]] = {}
         self._roots: dict[str, tuple[str, ...]] = {}
         self._found: dict[tuple[str, str], str | None] = {}
 
@@ -81,10 +83,10 @@ class _Walk:
 
     def _take(self, path: str, names: frozenset[str] | None) -> bool:
         """Note a file that is imported, once, and go on from it; False where there are too many."""
-        first = path not in self._imports
+        first = path not in self.imports
         if first:
             # What is known is looked at by whoever knows it.
-            self._imports[path] = None
+            self.imports[path] = None
             identity = os.path.realpath(path)
             data = None if identity in self.known else self._read(path)
             if data is not None:
@@ -93,8 +95,8 @@ class _Walk:
                     self.problems.append(FileProblem(display_name(path), reason))
                     return False
                 self.files.append((Found(display_name(path), Path(path), identity), data))
-                self._imports[path] = prefilter.imports_of(prefilter.import_lines(data))
-        imports = self._imports[path]
+                self.imports[path] = prefilter.imports_of(prefilter.import_lines(data))
+        imports = self.imports[path]
         if imports is None:
             return True
         if names is None:
@@ -149,13 +151,13 @@ class _Walk:
         return os.path.join(root, "__init__.py") if "__init__.py" in self._listing(root) else None
 
     def _listing(self, folder: str) -> frozenset[str]:
-        found = self._listings.get(folder)
+        found = self.listings.get(folder)
         if found is None:
             try:
                 found = frozenset(os.listdir(folder))
             except OSError:
                 found = frozenset()
-            self._listings[folder] = found
+            self.listings[folder] = found
         return found
 
     def _roots_of(self, folder: str) -> tuple[str, ...]:
