@@ -22,8 +22,9 @@ FOLDER = ".ampclip_lint_cache"
 #: Entries of either kind that are kept; the oldest go first. No entry is longer than this.
 MAX_ENTRIES = 32
 MAX_BYTES = 16_000_000
-#: What changed less than so many seconds before a run may change again without getting another time.
-SETTLED = 2.0
+#: What changed less than so many seconds before a run may change again without getting another time: where times are
+#: kept to the tick of a clock, and where they are kept to the second or two.
+SETTLED, SETTLED_COARSE = 0.05, 2.0
 _MARKERS = ("ampclip-lint.toml", "pyproject.toml", ".git")
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of ampclip-lint and may be deleted.\n"
 
@@ -67,8 +68,8 @@ class Cache:
         for path in dict.fromkeys(watched):
             folder, name = os.path.split(path)
             by_folder.setdefault(folder, []).append(name)
-        stamps, newest = _stamps(by_folder)
-        if newest < (began - SETTLED) * 1e9:
+        stamps, settled = _stamps(by_folder)
+        if settled < began:
             self._save("runs", _key(asked), {"watched": by_folder, "stamps": stamps, "result": result})
 
     def known(self, contents: str) -> dict[str, Any] | None:
@@ -163,10 +164,10 @@ def _digest(text: bytes) -> str:
     return blake2b(text, digest_size=20).hexdigest()
 
 
-def _stamps(watched: Mapping[str, Sequence[str]]) -> tuple[str, int]:
-    """A digest of size, times and number of every path, and the newest of the times."""
+def _stamps(watched: Mapping[str, Sequence[str]]) -> tuple[str, float]:
+    """A digest of size, times and number of every path, and since when no change can have gone unseen."""
     stamps: list[object] = []
-    newest = 0
+    settled = 0.0
     for folder, names in watched.items():
         for name in names:
             try:
@@ -174,9 +175,9 @@ def _stamps(watched: Mapping[str, Sequence[str]]) -> tuple[str, int]:
             except OSError:
                 stamps.append(None)
                 continue
-            changed = max(status.st_mtime_ns, status.st_ctime_ns)
-            # That a file was opened or linked to changes nothing; a folder's size is the file system's affair.
-            stamps.append((status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-            if changed > newest:
-                newest = changed
-    return _digest(repr(stamps).encode()), newest
+            changed, edited = status.st_ctime_ns, status.st_mtime_ns
+            stamps.append((status.st_mode, status.st_size, edited, changed, status.st_ino))
+            newest = max(changed, edited)
+            coarse = edited % 1_000_000_000 == 0
+            settled = max(settled, newest / 1e9 + (SETTLED_COARSE if coarse else SETTLED))
+    return _digest(repr(stamps).encode()), settled
