@@ -112,6 +112,16 @@ def check(
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
+    usual = output_format in ("full", "concise") and output_file is None and not show_files
+    if usual and paths and not any(options.values()):
+        from ampclip_lint.lint.quick import nothing_to_find
+        from ampclip_lint.lint.result import RunResult
+
+        files = nothing_to_find(paths)
+        if files is not None:
+            _write_remarks(RunResult(files=files), color, statistics=statistics, quiet=quiet, verbose=verbose)
+            sys.exit(0)
+
     from ampclip_lint.lint.cache import Cache, default_folder
     from ampclip_lint.lint.run import lint_paths
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint import recall
 from ampclip_lint.lint.cache import Cache, digest, digest_of_contents, own_files
+from ampclip_lint.lint.result import RunResult as RunResult
 from ampclip_lint.syntax.reading import FileProblem
 
 # A result that the cache holds needs neither rules nor engine: what does is imported where it is used.
@@ -25,34 +26,6 @@ if TYPE_CHECKING:
 
 #: A run over so many files is kept even where none of them matters.
 _WORTH_KEEPING = 64
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """All that a report needs."""
-
-    diagnostics: tuple[Diagnostic, ...] = ()
-    problems: tuple[FileProblem, ...] = ()
-    """Files or parts of files that were left out, and why."""
-    missing: tuple[str, ...] = ()
-    """Arguments that name nothing."""
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-    """The analysed files by name."""
-    commented: Mapping[str, SourceFile] = field(default_factory=dict)
-    """The files by name that were read for their suppression comments alone."""
-    files: int = 0
-    """How many files the paths stand for."""
-    imported: int = 0
-    """How many of the analysed files are there only because others import them."""
-    suppressed: int = 0
-    incomplete: int = 0
-    """Functions that were analysed incompletely, whether or not that rule is selected."""
-    failed: bool = False
-    """Whether a finding reaches the threshold of its file."""
-
-    def source(self, name: str) -> SourceFile | None:
-        """The file of a finding."""
-        return self.sources.get(name) or self.commented.get(name)
 
 
 def lint_source(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.text import Line, clean, plain
+
+if TYPE_CHECKING:
+    from ampclip_lint.lint.result import RunResult
 
 
 def problems(result: RunResult) -> Iterator[Line]:
