@@ -28,6 +28,8 @@ _MODELLED = (
 )
 #: So many files may stand between a seed and the loop that it is called in.
 _LEVELS_ABOVE = 2
+#: And so many between what counts and a helper that it calls in the end, those included that only pass a name on.
+_LEVELS_BETWEEN = 3
 _LONGEST_GLUE = 200_000
 _HELPER_WORDS = (b"clip", b"backward", b".grad", b"_grad", b"optim", b".step(")
 
@@ -268,17 +270,21 @@ class Text:
         return found
 
     @cached_property
-    def _helping(self) -> frozenset[str]:
+    def _handling(self) -> frozenset[str]:
         own = {
             name
             for name, pieces in self.definitions.items()
-            if name and any(re.search(_HELP, _code(piece)) or piece.count(b"\n") <= _SMALL for piece in pieces)
+            if name and any(re.search(_HELP, _code(piece)) for piece in pieces)
         }
         return self.leading(own) | own
 
-    def helps(self, name: str) -> bool:
-        """Whether a definition can change, or order, what happens to gradients, or is a small answer to something."""
-        return name in self._helping
+    def handles_gradients(self, name: str) -> bool:
+        """Whether a definition can change, or order, what happens to gradients."""
+        return name in self._handling
+
+    def is_small(self, name: str) -> bool:
+        """Whether a definition is short enough to be an answer to something, or to make something."""
+        return any(piece.count(b"\n") <= _SMALL for piece in self.definitions.get(name, ()))
 
     def leading(self, begin: Collection[str]) -> frozenset[str]:
         """The definitions that mention one of these names, or another such definition."""
@@ -408,24 +414,25 @@ class _Use:
     def __init__(self, modules: _Modules, chosen: set[int]) -> None:
         self.modules = modules
         self.chosen = chosen
-        self._pending: list[tuple[int, str]] = []
-        self._seen: set[tuple[int, str]] = set()
+        #: A file and a name in it, and the files before it that only lead there.
+        self._pending: list[tuple[int, str, tuple[int, ...]]] = []
+        self._seen: set[tuple[int, str, tuple[int, ...]]] = set()
 
     def need(self, index: int, name: str) -> None:
         """A definition counts, and all that it uses."""
-        self._pending.append((index, name))
+        self._pending.append((index, name, ()))
         while self._pending:
             todo = self._pending.pop()
-            if todo not in self._seen:
+            if todo not in self._seen and (todo[0], todo[1], ()) not in self._seen:
                 self._seen.add(todo)
                 self._look_at(*todo)
 
-    def _look_at(self, index: int, name: str) -> None:
+    def _look_at(self, index: int, name: str, glue: tuple[int, ...]) -> None:
         file = self.modules.files[index]
         words = file.words.get(name, frozenset())
-        self._pending += [(index, other) for other in file.definitions.keys() & words]
+        self._pending += [(index, other, glue) for other in file.definitions.keys() & words]
         if name and not words.isdisjoint(file.variables):
-            self._pending.append((index, ""))
+            self._pending.append((index, "", glue))
         bases = file.bases.get(name, frozenset())
         for dotted, original, bound in file.imports:
             head = bound.partition(".")[0]
@@ -436,16 +443,20 @@ class _Use:
             for module in whole:
                 for word in asked:
                     is_base = not bases.isdisjoint((head, word))
-                    self._follow(self.modules.exported(module, word), is_base)
+                    self._follow(self.modules.exported(module, word), is_base, glue)
             if not whole:
-                self._follow(self.modules.named_in(file, dotted, original), head in bases)
+                self._follow(self.modules.named_in(file, dotted, original), head in bases, glue)
 
-    def _follow(self, exports: Iterable[_Export], is_base: bool) -> None:
+    def _follow(self, exports: Iterable[_Export], is_base: bool, glue: tuple[int, ...]) -> None:
         for index, name, through in exports:
             file = self.modules.files[index]
-            if is_base or (file.is_helper and (name not in file.names or file.helps(name))):
-                self.chosen.update((index, *through))
-                self._pending.append((index, name if name in file.names else ""))
+            there = name if name in file.names else ""
+            helps = file.is_helper and (not there or file.handles_gradients(there))
+            if helps or (not glue and (is_base or (file.is_helper and file.is_small(there)))):
+                self.chosen.update((index, *through, *glue))
+                self._pending.append((index, there, ()))
+            elif there and len(glue) < _LEVELS_BETWEEN and index not in glue:
+                self._pending.append((index, there, (*glue, index, *through)))
 
 
 #: The file that defines a name, the name there, and the files that only pass it on.
