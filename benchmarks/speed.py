@@ -127,11 +127,11 @@ def table(report: Report) -> Iterator[str]:
     for group in report.groups:
         timings = report.group(group)
         yield f"\n{group}\n"
-        yield f"| command | median | processor time | of `{timings[0].name}` |"
-        yield "| --- | --: | --: | --: |"
+        yield f"| command | runs | median | processor time | of `{timings[0].name}` |"
+        yield "| --- | --: | --: | --: | --: |"
         for timing in timings:
             used, ratio = statistics.median(timing.cpu), timing.median / timings[0].median
-            yield f"| `{timing.name}` | {seconds(timing.median)} | {seconds(used)} | {ratio:.2f} |"
+            yield f"| `{timing.name}` | {len(timing.wall)} | {seconds(timing.median)} | {seconds(used)} | {ratio:.2f} |"
 
 
 def seconds(value: float) -> str:
