@@ -32,13 +32,14 @@ HOW = f"""
 `os.scandir` costs as much as bindings of ripgrep's walker, and there is one thing less to install.
 
 **Look.** Each file is read once, with three system calls, and seen by searches for fixed words only: the letters
-`cale` are in every word of scaling and not in two files of three. Beyond 400 files, `--jobs` processes share them. Regular expressions over the same bytes took three times as long.
+`cale` are in every word of scaling and not in two files of three. Beyond 400 files, `--jobs` processes share them.
+Regular expressions over the same bytes took three times as long.
 
 **Choose.** The analysis needs the functions that speak of scaling, what calls them and what they use. The text of the
 files is cut at the definitions at its margin, without parsing; from the definitions that speak of scaling, names are
 followed up and down through imports. What only leads to a helper is followed, too. Following files rather than
 definitions would choose four times as many. `python benchmarks/speed.py --equal DIR` compares the findings with and
-without it, as the tests do for all programs under `fixtures/` and `tests/cases/` and for random packages.
+without it, as the tests do for `fixtures/programs/`, `tests/cases/` and random packages.
 
 **Parse.** `ast` indexes the chosen files; libcst reads single functions, cut out of the text, when the analysis comes
 to them. No tree is copied, and no pass gives positions to a whole module.
