@@ -300,6 +300,12 @@ class ProgramIndex:
         self.modules = list(modules)
         self.models = models
         self._orders: dict[ClassInfo, list[ClassInfo]] = {}
+        # Nothing of a program changes any more, and the analysis asks the same over and over.
+        self._bases: dict[ClassInfo, list[ClassInfo | str]] = {}
+        self._outside: dict[ClassInfo, list[str]] = {}
+        self._attributes: dict[ClassInfo, frozenset[str]] = {}
+        self._found: dict[tuple[str, ModuleIndex | None], ModuleIndex | None] = {}
+        self._meanings: dict[tuple[str, ModuleIndex | None], Meaning] = {}
         self._by_tail: dict[str, list[ModuleIndex]] = {}
         for module in self.modules:
             for start in range(len(module.parts)):
@@ -333,6 +339,12 @@ class ProgramIndex:
         The module whose dotted name ends like this. Of several the one that `importer` would find first, looking from
         its own folder upwards; none where that does not tell.
         """
+        key = (name, importer)
+        if key not in self._found:
+            self._found[key] = self._find(name, importer)
+        return self._found[key]
+
+    def _find(self, name: str, importer: ModuleIndex | None) -> ModuleIndex | None:
         models = self.models
         if models is not None and (model := models.overriding(name)) is not None:
             return model
@@ -352,6 +364,14 @@ class ProgramIndex:
         What a dotted name means in a module, re-exports followed: a function, a class or a variable of the program, or
         else the qualified name of something outside it.
         """
+        if depth:
+            return self._resolved(name, importer, depth)
+        known = self._meanings.get((name, importer))
+        if known is None:
+            known = self._meanings[name, importer] = self._resolved(name, importer, 0)
+        return known
+
+    def _resolved(self, name: str, importer: ModuleIndex | None, depth: int) -> Meaning:
         head, _, tail = name.rpartition(".")
         if not head or depth > MAX_REEXPORTS:
             return name
@@ -384,10 +404,12 @@ class ProgramIndex:
 
     def bases(self, cls: ClassInfo) -> list[ClassInfo | str]:
         """The bases of a class: classes of the program, or the qualified names of others."""
-        result: list[ClassInfo | str] = []
-        for base in cls.bases:
-            result.append(self.resolve_class(base, cls.module, cls.outer) or qualified(base, cls.module))
-        return result
+        found = self._bases.get(cls)
+        if found is None:
+            found = self._bases[cls] = [
+                self.resolve_class(base, cls.module, cls.outer) or qualified(base, cls.module) for base in cls.bases
+            ]
+        return found
 
     def resolve_class(self, name: str, module: ModuleIndex, outer: FunctionInfo | None = None) -> ClassInfo | None:
         while outer is not None:
@@ -424,7 +446,11 @@ class ProgramIndex:
 
     def outside_bases(self, cls: ClassInfo) -> list[str]:
         """Qualified names of the bases that are not part of the program."""
-        return [base for c in self.mro(cls) for base in self.bases(c) if isinstance(base, str)]
+        found = self._outside.get(cls)
+        if found is None:
+            found = [base for c in self.mro(cls) for base in self.bases(c) if isinstance(base, str)]
+            self._outside[cls] = found
+        return found
 
     def method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
         for current in self.mro(cls):
@@ -433,7 +459,10 @@ class ProgramIndex:
         return None
 
     def attributes(self, cls: ClassInfo) -> frozenset[str]:
-        return frozenset().union(*(current.attributes for current in self.mro(cls)))
+        found = self._attributes.get(cls)
+        if found is None:
+            found = self._attributes[cls] = frozenset().union(*(current.attributes for current in self.mro(cls)))
+        return found
 
 
 def top_level_names(tree: ast.Module) -> frozenset[str]:
