@@ -6,7 +6,7 @@ Names are resolved here, by import tables; the concrete syntax of a function is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -16,6 +16,8 @@ from ampclip_lint.syntax.source import SourceFile
 
 #: A bare name that more functions have says nothing of what it does.
 MAX_NAMESAKES = 40
+#: A receiver of a call that is not reached from a name.
+ANYTHING = "?"
 #: Re-exports of re-exports are followed this far.
 MAX_REEXPORTS = 8
 
@@ -48,17 +50,32 @@ class FunctionInfo:
                 found.add(node.arg)
         return frozenset(found)
 
+    @property
+    def calls(self) -> Collection[str]:
+        """The bare names of everything that the function calls."""
+        return self.callers_of.keys()
+
     @cached_property
-    def calls(self) -> frozenset[str]:
-        """The bare names of everything that the function calls or passes on."""
-        found: set[str] = set()
+    def callers_of(self) -> Mapping[str, frozenset[str]]:
+        """What each of `calls` is called on: the name that the expression begins with; empty for a bare name, for
+        ``super()``, which is the object itself, that one's name, and `ANYTHING` for what is no such chain.
+        """
+        found: dict[str, set[str]] = {}
         for node in _own_nodes(self.node) if isinstance(self.node, ast.Module) else ast.walk(self.node):
-            if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute):
-                    found.add(node.func.attr)
-                elif isinstance(node.func, ast.Name):
-                    found.add(node.func.id)
-        return frozenset(found)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                found.setdefault(node.func.attr, set()).add(self._beginning(node.func.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found.setdefault(node.func.id, set()).add("")
+        return {name: frozenset(of) for name, of in found.items()}
+
+    def _beginning(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self.self_name or ANYTHING
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
+            return ANYTHING  # something that the object holds
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return node.id if isinstance(node, ast.Name) else ANYTHING
 
     @cached_property
     def is_generator(self) -> bool:
@@ -329,6 +346,38 @@ class ProgramIndex:
         """What a call of this bare name may run; too many mean nothing."""
         found = self._by_name.get(name, [])
         return found if len(found) <= MAX_NAMESAKES else []
+
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        return frozenset(part for module in self.modules for part in module.parts)
+
+    def knows(self, name: str) -> bool:
+        """Whether a folder or file of the program has this name, so that an import that begins with it may mean it."""
+        return name in self._parts
+
+    @cached_property
+    def _families(self) -> dict[ClassInfo, ClassInfo]:
+        """Each class with the one that stands for all that are related to it, as far as names of bases tell."""
+        heads = {cls: cls for cls in self.classes()}
+
+        def head(cls: ClassInfo) -> ClassInfo:
+            while heads[cls] is not cls:
+                heads[cls] = cls = heads[heads[cls]]
+            return cls
+
+        by_name: dict[str, list[ClassInfo]] = {}
+        for cls in heads:
+            by_name.setdefault(cls.name, []).append(cls)
+        for cls in list(heads):
+            for base in cls.bases:
+                for other in by_name.get(base.rpartition(".")[2], ()):
+                    heads[head(cls)] = head(other)
+        return {cls: head(cls) for cls in heads}
+
+    def are_related(self, one: ClassInfo, other: ClassInfo) -> bool:
+        """Whether two classes may be parts of one object: they have a base in common, or a class that has both."""
+        families = self._families
+        return one not in families or other not in families or families[one] is families[other]
 
     def classes(self) -> Iterator[ClassInfo]:
         for module in self.modules:
