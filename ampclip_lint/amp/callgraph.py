@@ -10,6 +10,55 @@ from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ProgramIndex
 #: A function that mentions one of these takes part in loss scaling.
 SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
 
+#: Methods that modules of torch, dicts and lists, files and models of other libraries have too: called on something
+#: whose class is not known, they are those of a class only where the caller speaks of it.
+_COMMON = frozenset(
+    [
+        "add",
+        "append",
+        "apply",
+        "build",
+        "clear",
+        "close",
+        "copy",
+        "eval",
+        "evaluate",
+        "extend",
+        "fit",
+        "flush",
+        "forward",
+        "get",
+        "init",
+        "insert",
+        "items",
+        "keys",
+        "load",
+        "load_state_dict",
+        "next",
+        "open",
+        "pop",
+        "predict",
+        "process",
+        "put",
+        "read",
+        "remove",
+        "reset",
+        "restore",
+        "run",
+        "save",
+        "send",
+        "set",
+        "setup",
+        "start",
+        "stop",
+        "to",
+        "train",
+        "update",
+        "values",
+        "write",
+    ]
+)
+
 
 def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
     """All functions of a program, the bodies of its modules included."""
@@ -51,16 +100,20 @@ class CallGraph:
         self._leading = {info for info in leading if not isinstance(info.node, ast.Module) or _trains(info)}
 
     def _called_by(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
-        owner = info.owner
         for name, receivers in info.callers_of.items():
             if all(self._is_outside(receiver, info) for receiver in receivers):
                 continue
-            own = owner is not None and receivers == {info.self_name} and _is_method(owner, name)
+            own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
+            foreign = name in _COMMON and "" not in receivers
             for callee in self._program.named(name):
-                if not own or (
-                    owner is not None and callee.owner is not None and self._program.are_related(owner, callee.owner)
-                ):
-                    yield callee
+                if callee.owner is not None and callee.name == name:
+                    if own and info.owner is not None and not self._program.are_related(info.owner, callee.owner):
+                        continue
+                    if foreign and not own and not self._program.mentions_family(info.module, callee.owner):
+                        continue
+                elif own:
+                    continue
+                yield callee
 
     def _is_outside(self, receiver: str, info: FunctionInfo) -> bool:
         """Whether a name is that of a module, or of something in one, that is not part of the program."""

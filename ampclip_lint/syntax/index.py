@@ -248,6 +248,13 @@ class ModuleIndex:
         return any(not isinstance(getattr(place, "value", None), ast.Constant) for place in places)
 
     @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name and attribute in the code, and what is imported."""
+        found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        found |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        return frozenset(found.union(*(dotted.split(".") for dotted in self.imports.values())))
+
+    @cached_property
     def lines(self) -> list[str]:
         # As the parser counts: form feeds and other separators inside a line do not end it.
         return [f"{line}\n" for line in self.file.text.split("\n")]
@@ -373,6 +380,18 @@ class ProgramIndex:
                 for other in by_name.get(base.rpartition(".")[2], ()):
                     heads[head(cls)] = head(other)
         return {cls: head(cls) for cls in heads}
+
+    @cached_property
+    def _family_names(self) -> dict[ClassInfo, frozenset[str]]:
+        names: dict[ClassInfo, set[str]] = {}
+        for cls, head in self._families.items():
+            names.setdefault(head, set()).add(cls.name)
+        return {head: frozenset(found) for head, found in names.items()}
+
+    def mentions_family(self, module: ModuleIndex, cls: ClassInfo) -> bool:
+        """Whether a module names a class, or one that is related to it, and so may well have an object of it."""
+        family = self._families.get(cls)
+        return family is None or module is cls.module or not self._family_names[family].isdisjoint(module.words)
 
     def are_related(self, one: ClassInfo, other: ClassInfo) -> bool:
         """Whether two classes may be parts of one object: they have a base in common, or a class that has both."""
