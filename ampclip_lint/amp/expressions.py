@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import libcst as cst
 
@@ -129,8 +131,10 @@ class Expressions(Builder):
             case cst.Call():
                 return self.call_expression(node)
             case cst.Integer() | cst.Float():
-                return Const(node.evaluated_value)
-            case cst.SimpleString() | cst.ConcatenatedString():
+                return Const(_literal(node.value))
+            case cst.SimpleString():
+                return Const(_literal(node.value))
+            case cst.ConcatenatedString():
                 text = node.evaluated_value
                 return Const(text) if isinstance(text, (str, bytes)) else self.fresh(self.label(node))
             case cst.FormattedString():
@@ -1050,6 +1054,12 @@ def _has_call(node: cst.CSTNode) -> bool:
     return any(_has_call(child) for child in node.children if isinstance(child, cst.BaseExpression)) or (
         isinstance(node, cst.Comparison) and any(_has_call(target.comparator) for target in node.comparisons)
     )
+
+
+@lru_cache(maxsize=4096)
+def _literal(code: str) -> Any:
+    """The value of a number or a string as the source writes it; libcst compiles it each time that it is asked."""
+    return ast.literal_eval(code)
 
 
 def made_optimizers(value: Value) -> Iterator[Key]:
