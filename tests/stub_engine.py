@@ -38,6 +38,7 @@ class StubFunction:
     name: str
     span: Span
     gaps: list[Note] = field(default_factory=list)
+    followed: tuple[()] = ()
     all_sites: list[StubSite] = field(default_factory=list)
 
     def sites(self, op_type: type) -> list[StubSite]:

@@ -20,6 +20,34 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Program:
+    """The files of a run, which can be analysed again with other texts in some of them."""
+
+    rules: Mapping[str, Rule]
+    sources: Mapping[str, SourceFile]
+    given: frozenset[str]
+    """The files that the paths stand for; the others are only imported."""
+    models: Mapping[str, str]
+    reach: Mapping[str, frozenset[str]]
+    """For each file with functions of its own, the files whose functions are read as part of them."""
+
+    def findings(
+        self, changed: Mapping[str, SourceFile], files: Collection[str], entries: Collection[str]
+    ) -> list[Diagnostic] | None:
+        """
+        What the rules say of the `files` as one program, `entries` read for their own sake, with the `changed` texts.
+
+        All rules speak, of what is possible too. None where something crashes, or a text is no Python.
+        """
+        texts = {name: changed.get(name, self.sources[name]) for name in self.sources if name in files}
+        codes = frozenset(self.rules)
+        judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=entries, models=self.models)
+        judge.run(list(texts.values()))
+        found = judge.report(lambda _name: codes)
+        return None if any(problem.internal for problem in judge.problems) else found
+
+
+@dataclass(frozen=True)
 class RunResult:
     """All that a report needs."""
 
@@ -41,6 +69,8 @@ class RunResult:
     """Functions that were analysed incompletely, whether or not that rule is selected."""
     failed: bool = False
     """Whether a finding reaches the threshold of its file."""
+    program: Program | None = None
+    """What was analysed, for those who want to know what other texts would change."""
 
     def source(self, name: str) -> SourceFile | None:
         """The file of a finding."""
@@ -108,6 +138,7 @@ def lint_paths(
             not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
             for found in diagnostics
         ),
+        program=Program(rules, sources, files.given, files.models, judge.reach),
     )
 
 
@@ -145,6 +176,7 @@ class _Judge:
         self._unsure_files: set[str] = set()
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
+        self.reach: dict[str, frozenset[str]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
         """Analyse `files` as one program and ask every rule about it."""
@@ -179,6 +211,10 @@ class _Judge:
         self.problems.append(FileProblem(where, reason, internal=True))
 
     def _ask(self, program: ProgramAnalysis) -> None:
+        for function in program.functions:
+            own = function.span.filename
+            names = {own, *(info.module.file.name for info in function.followed)}
+            self.reach[own] = self.reach.get(own, frozenset()) | names
         incomplete = [function for function in program.functions if function.gaps]
         self.incomplete += len(incomplete)
         self._unsure_files.update(function.span.filename for function in incomplete)
