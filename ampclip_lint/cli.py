@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -65,6 +66,9 @@ def main() -> None:
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also when there are findings.")
 @click.option("--pedantic", is_flag=True, help="Also show findings that rest on an assumption.")
+@click.option("--fix", is_flag=True, help="Make the safe fixes, and report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also those that may not be what was meant.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and write nothing.")
 @click.option("--statistics", is_flag=True, help="Count the findings by rule (on standard error).")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked.")
 @click.option("--stdin-filename", help="The name of what is read for the path `-`.")
@@ -86,6 +90,9 @@ def check(
     paths: tuple[str, ...],
     output_format: str,
     output_file: Path | None,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
     statistics: bool,
     show_files: bool,
     exit_zero: bool,
@@ -104,8 +111,20 @@ def check(
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
         result = lint_paths(targets, settings, stdin=stdin)
-    _write_findings(result, output_format, output_file, color)
+        if diff:
+            sys.exit(_show_diff(result, stdin, color, unsafe=unsafe_fixes, quiet=quiet))
+        fixed = 0
+        if fix:
+            before = len(result.diagnostics)
+            result, stdin = _fix(result, lambda data: lint_paths(targets, settings, stdin=data), stdin, unsafe_fixes)
+            fixed = before - len(result.diagnostics)
+    result = _with_fixes(result, output_format, stdin)
+    # The fixed program has standard output for itself.
+    stream = sys.stderr if fix and stdin is not None else sys.stdout
+    _write_findings(result, output_format, output_file, color, stream)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
+    if not quiet:
+        _write_fixes(result, color, fixed=fixed if fix else None, unsafe=unsafe_fixes)
     if result.missing or any(problem.internal for problem in result.problems):
         sys.exit(2)
     sys.exit(1 if result.failed and not exit_zero else 0)
@@ -145,13 +164,63 @@ def _show_files(targets: Sequence[str], settings: Settings) -> int:
     return 2 if found.missing else 0
 
 
-def _write_findings(result: RunResult, output_format: str, output_file: Path | None, color: str) -> None:
+def _fix(
+    result: RunResult, again: Callable[[bytes | None], RunResult], stdin: bytes | None, unsafe: bool
+) -> tuple[RunResult, bytes | None]:
+    """Write the files with their fixes, and what is found after that; standard input goes to standard output."""
+    from ampclip_lint.fix.apply import fix_all, write
+
+    fixed = fix_all(result, unsafe=unsafe, stdin=stdin)
+    problems = write(fixed, result.sources_of_all)
+    if stdin is not None:
+        read = [name for name, source in result.sources_of_all.items() if source.path is None]
+        stdin = next((fixed.after[name] for name in read if name in fixed.after), stdin)
+        sys.stdout.buffer.write(stdin)
+        sys.stdout.buffer.flush()
+    if fixed.after:
+        result = again(stdin)
+    return replace(result, problems=(*result.problems, *problems)), stdin
+
+
+def _show_diff(result: RunResult, stdin: bytes | None, color: str, *, unsafe: bool, quiet: bool) -> int:
+    from ampclip_lint.fix.apply import diff, fix_all
+    from ampclip_lint.report import summary
+    from ampclip_lint.report.text import clean, plain, write_lines
+
+    fixed = fix_all(result, unsafe=unsafe, stdin=stdin)
+    lines = diff(fixed, result.sources_of_all)
+    shown = map(clean, lines) if sys.stdout.isatty() else lines  # a patch is the bytes of the file
+    write_lines(map(plain, shown), sys.stdout, color=False)
+    _write_remarks(result, color, quiet=True)
+    if not quiet:
+        write_lines(summary.would_fix(fixed.count), sys.stderr, color=False)
+    if result.missing or any(problem.internal for problem in result.problems):
+        return 2
+    return 1 if fixed.after else 0
+
+
+def _with_fixes(result: RunResult, output_format: str, stdin: bytes | None) -> RunResult:
+    from ampclip_lint.fix.apply import WITH_FIXES, offered
+
+    return offered(result, stdin) if output_format in WITH_FIXES else result
+
+
+def _write_fixes(result: RunResult, color: str, *, fixed: int | None, unsafe: bool) -> None:
+    from ampclip_lint.report import summary
+    from ampclip_lint.report.text import write_lines
+
+    write_lines(summary.fixes(result, fixed, unsafe=unsafe), sys.stderr, color=_colored(sys.stderr, color))
+
+
+def _write_findings(
+    result: RunResult, output_format: str, output_file: Path | None, color: str, stdout: TextIO
+) -> None:
     from ampclip_lint.report.formats import renderer
     from ampclip_lint.report.text import write_lines
 
     lines = renderer(output_format)(result)
     if output_file is None:
-        write_lines(lines, sys.stdout, color=output_format in ("full", "concise") and _colored(sys.stdout, color))
+        write_lines(lines, stdout, color=output_format in ("full", "concise") and _colored(stdout, color))
         return
     try:
         with open(output_file, "w", encoding="utf-8", newline="\n") as stream:

@@ -22,9 +22,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "syntax", "flow"}, {"libcst"}),
     "lint": ({"diagnostics", "syntax", "amp"}, {"tomli"}),
+    "fix": ({"diagnostics", "files", "syntax", "amp", "lint"}, {"libcst"}),
     "report": ({"diagnostics", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
-    "cli": ({"", "diagnostics", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
+    "cli": ({"", "diagnostics", "syntax", "amp", "lint", "fix", "report"}, {"click", "rich"}),
     "__main__": ({"cli"}, set()),
     "": ({"lint"}, set()),  # the package itself
 }

@@ -4,47 +4,65 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import libcst as cst
 
-from ampclip_lint.diagnostics import Applicability, Diagnostic, Edit, Fix, Position, Span
+from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit, Fix, Span
 from ampclip_lint.fix.document import NotEditable, edited
 from ampclip_lint.fix.propose import Candidate, candidates
 from ampclip_lint.fix.scene import Scene
 from ampclip_lint.fix.tree import Tree
 from ampclip_lint.lint.run import Program
 from ampclip_lint.syntax.notebook import read_source
-from ampclip_lint.syntax.source import SourceFile
+from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes
 
 #: So many candidates are tried for one finding.
 MOST_CANDIDATES = 60
 
+#: What a finding is wherever it stands: a fix may move or rewrite its line.
+Key = tuple[str, str, str, str]
+
+
+def key_of(diagnostic: Diagnostic) -> Key:
+    """Code, file, function and message of a finding."""
+    return (diagnostic.code, diagnostic.span.filename, diagnostic.span.function, diagnostic.message)
+
 
 @dataclass(frozen=True)
 class Accepted:
-    """A fix, the bytes of the files with it, and how many findings it removes."""
+    """A fix, the bytes of the files with it, and what is found in the part of the program that it changes."""
 
     fix: Fix
     files: Mapping[str, bytes]
+    found: tuple[Diagnostic, ...]
+    lost: Mapping[Key, int]
 
 
 @dataclass
 class Workspace:
-    """A program whose files can be changed, in memory; `data` has the bytes that its sources were read from."""
+    """A program whose files can be changed, in memory."""
 
     program: Program
-    data: dict[str, bytes]
+    stdin: bytes | None = None
+    budget: int | None = None
+    """So many files may be analysed again, each time that one is; None for any number."""
+    data: dict[str, bytes | None] = field(default_factory=dict)
+    """What stands in the files, with the fixes so far; None where that is not what was analysed."""
     _trees: dict[str, Tree | None] = field(default_factory=dict)
     _known: dict[tuple[frozenset[str], frozenset[str]], list[Diagnostic] | None] = field(default_factory=dict)
 
-    def fix(self, diagnostic: Diagnostic, wanted: Sequence[Applicability] = tuple(Applicability)) -> Accepted | None:
-        """The first candidate for a finding that proves right, of those kinds."""
-        found = candidates_for(diagnostic, self.tree)
+    def fix(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
+        """The first candidate of these kinds for a finding that proves right."""
+        if self.tree(diagnostic.span.filename) is None:
+            return None
+        found = candidates(Scene(diagnostic, self.tree))
         eligible = (candidate for candidate in found if candidate.applicability in wanted)
         for candidate in islice(eligible, MOST_CANDIDATES):
+            if self.budget is not None and self.budget <= 0:
+                return None
             accepted = self._tried(candidate, diagnostic)
             if accepted is not None:
                 return accepted
@@ -54,8 +72,7 @@ class Workspace:
         """From here on the program has these bytes in its files."""
         sources = dict(self.program.sources)
         for name, data in files.items():
-            old = sources[name]
-            source = read_source(name, old.path, data)
+            source = read_source(name, sources[name].path, data)
             assert isinstance(source, SourceFile)
             sources[name] = source
             self.data[name] = data
@@ -63,15 +80,25 @@ class Workspace:
         self.program = replace(self.program, sources=sources)
         self._known.clear()
 
+    def bytes_of(self, name: str) -> bytes | None:
+        """What stands in a file; None if that has changed since it was analysed."""
+        if name not in self.data:
+            source = self.program.sources[name]
+            data = self.stdin if source.path is None else read_bytes(name, source.path)
+            same = isinstance(data, bytes) and read_source(name, source.path, data) == source
+            self.data[name] = data if same and not isinstance(data, FileProblem) else None
+        return self.data[name]
+
     def tree(self, name: str) -> Tree | None:
-        """The statements of a file that fixes may change; None of others."""
+        """The statements of a file that fixes may change: it was given, and is what was analysed."""
         if name not in self._trees:
             source = self.program.sources.get(name)
-            usable = source is not None and name in self.data and name in self.program.given
-            try:
-                self._trees[name] = Tree(source) if usable and source is not None else None
-            except (cst.ParserSyntaxError, RecursionError):
-                self._trees[name] = None
+            self._trees[name] = None
+            if source is not None and name in self.program.given and self.bytes_of(name) is not None:
+                try:
+                    self._trees[name] = Tree(source)
+                except (cst.ParserSyntaxError, RecursionError):
+                    pass
         return self._trees[name]
 
     def _tried(self, candidate: Candidate, target: Diagnostic) -> Accepted | None:
@@ -81,20 +108,24 @@ class Workspace:
             if shown is None:
                 return None
             edits.setdefault(shown.span.filename, []).append(shown)
-        try:
-            files = {name: edited(self.program.sources[name], self.data[name], own) for name, own in edits.items()}
-        except NotEditable:
-            return None
+        files: dict[str, bytes] = {}
         changed: dict[str, SourceFile] = {}
-        for name, data in files.items():
-            source = read_source(name, self.program.sources[name].path, data)
+        for name, own in edits.items():
+            data = self.bytes_of(name)
+            assert data is not None
+            try:
+                files[name] = edited(self.program.sources[name], data, own)
+            except NotEditable:
+                return None
+            source = read_source(name, self.program.sources[name].path, files[name])
             if not isinstance(source, SourceFile) or not _is_python(source):
                 return None
             changed[name] = source
-        if not self._is_better(changed, target):
+        found = self._better(changed, target)
+        if found is None:
             return None
-        shown_edits = tuple(edit for own in edits.values() for edit in own)
-        return Accepted(Fix(candidate.message, shown_edits, candidate.applicability), files)
+        fix = Fix(candidate.message, tuple(edit for own in edits.values() for edit in own), candidate.applicability)
+        return Accepted(fix, files, *found)
 
     def _shown(self, edit: Edit) -> Edit | None:
         """The edit in rows as users see them; None where the text of a notebook is not what its cells hold."""
@@ -103,47 +134,62 @@ class Workspace:
             return edit
         text = source.text.split("\n")
         for row in range(edit.span.start.row, edit.span.end.row + 1):
-            at_margin = edit.span.start.column == edit.span.end.column == 1
-            if not at_margin and text[row - 1] != source.line(row):
+            whole_rows = edit.span.start.column == edit.span.end.column == 1
+            if not whole_rows and text[row - 1] != source.line(row):
                 return None  # the line of a magic
         span = source.shown(edit.span)
         if source.shown(Span(span.filename, edit.span.end, edit.span.end)).cell != span.cell:
             return None
         return replace(edit, span=span)
 
-    def _is_better(self, changed: Mapping[str, SourceFile], target: Diagnostic) -> bool:
+    def _better(
+        self, changed: Mapping[str, SourceFile], target: Diagnostic
+    ) -> tuple[tuple[Diagnostic, ...], Mapping[Key, int]] | None:
+        """What is found with the changed texts, and what no more, if that is the target and nothing is new."""
         for files, entries in self._parts(changed):
-            key = (files, entries)
-            if key not in self._known:
-                self._known[key] = self.program.findings({}, files, entries)
-            known = self._known[key]
-            if known is None or not _count(known)[_key(target)]:
+            part = (files, entries)
+            if part not in self._known:
+                self._known[part] = self._findings({}, *part)
+            known = self._known[part]
+            if known is None or key_of(target) not in map(key_of, known):
                 continue  # A part too small to show the finding.
-            found = self.program.findings(changed, files, entries)
+            found = self._findings(changed, *part)
             if found is None:
-                return False
-            before, after = _count(known), _count(found)
-            return after[_key(target)] < before[_key(target)] and not _hard(after - before)
-        return False
+                return None
+            before, after = Counter(map(key_of, known)), Counter(map(key_of, found))
+            if after[key_of(target)] >= before[key_of(target)]:
+                return None
+            gained = after - before
+            if any(self._counts(diagnostic, target) for diagnostic in found if gained[key_of(diagnostic)]):
+                return None
+            return tuple(found), before - after
+        return None
 
-    def _parts(self, changed: Iterable[str]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    def _findings(
+        self, changed: Mapping[str, SourceFile], files: frozenset[str], entries: frozenset[str]
+    ) -> list[Diagnostic] | None:
+        if self.budget is not None:
+            self.budget -= len(files)
+        return self.program.findings(changed, files, entries)
+
+    def _counts(self, gained: Diagnostic, target: Diagnostic) -> bool:
+        """Whether a finding that a candidate brings speaks against it."""
+        if gained.code == "AMP002":
+            return False  # A comment that is not needed any more comes with being right.
+        # What is only possible may have been hidden by the finding that was certain at the same call.
+        hidden = gained.confidence is Confidence.POSSIBLE and not self.program.pedantic
+        return not hidden or gained.code == target.code
+
+    def _parts(self, names: Iterable[str]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """The files to analyse again and those of them that are read for their own sake: first only those whose
         functions come past a changed file, then all.
         """
-        program = self.program
-        changed = frozenset(changed)
-        entries = {name for name, reached in program.reach.items() if reached & changed} | changed
-        files = frozenset(changed).union(*(program.reach.get(name, frozenset((name,))) for name in entries))
+        program, changed = self.program, frozenset(names)
+        entries = frozenset(name for name, reached in program.reach.items() if reached & changed) | changed
+        files = entries.union(*(program.reach.get(name, ()) for name in entries))
         if len(files) < len(program.sources):
-            yield files, frozenset(entries) & program.given
+            yield files, entries & program.given
         yield frozenset(program.sources), program.given
-
-
-def candidates_for(diagnostic: Diagnostic, tree_of: object) -> Iterator[Candidate]:
-    """The candidates for a finding; none where its file can't be changed."""
-    if tree_of(diagnostic.span.filename) is None:  # type: ignore[operator]
-        return iter(())
-    return candidates(Scene(diagnostic, tree_of))  # type: ignore[arg-type]
 
 
 def _is_python(source: SourceFile) -> bool:
@@ -152,20 +198,3 @@ def _is_python(source: SourceFile) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-def _key(diagnostic: Diagnostic) -> tuple[str, str, str, str]:
-    """What a finding is wherever it stands: a fix may move or rewrite its line."""
-    return (diagnostic.code, diagnostic.span.filename, diagnostic.span.function, diagnostic.message)
-
-
-def _count(diagnostics: Iterable[Diagnostic]) -> Counter[tuple[str, str, str, str]]:
-    return Counter(map(_key, diagnostics))
-
-
-def _hard(gained: Counter[tuple[str, str, str, str]]) -> bool:
-    """Whether a finding was gained. That a comment is not needed any more is one that comes with being right."""
-    return any(key[0] != "AMP002" for key in gained)
-
-
-__all__ = ["Accepted", "Position", "Workspace"]

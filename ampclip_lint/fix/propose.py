@@ -8,12 +8,13 @@ at: a candidate is *safe* if only the wrong call changes, and *unsafe* if it dec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from ampclip_lint.diagnostics import Applicability, Edit
+from ampclip_lint.diagnostics import Applicability, Edit, Position
 from ampclip_lint.fix.scene import Pair, Scene, before_or_same, common_block, member
 from ampclip_lint.fix.tree import Block, Call, Statement, Tree
 
@@ -36,7 +37,9 @@ def candidates(scene: Scene) -> Iterator[Candidate]:
     """The candidates for a finding, the best first, none twice."""
     seen: set[tuple[Edit, ...]] = set()
     propose = TABLE.get(scene.diagnostic.code)
-    for candidate in propose(scene) if propose is not None and scene.statement is not None else ():
+    if propose is None or (scene.statement is None and scene.diagnostic.code != "AMP002"):
+        return
+    for candidate in propose(scene):
         if candidate is not None and candidate.edits not in seen:
             seen.add(candidate.edits)
             yield candidate
@@ -160,11 +163,11 @@ def _unscale_first(scene: Scene) -> Iterator[Candidate | None]:
     """Move the `unscale_` that comes too late before the call, or insert one, where nothing follows that unscales."""
     assert scene.statement is not None
     places = [(scene.tree, place) for place in _outward(scene.statement)]
+    places += _since_backward(scene)
     places += [(tree, place) for tree, caller in scene.entering(scene.statement.function) for place in _outward(caller)]
     sure: list[Candidate | None] = []
     unsure: list[Candidate | None] = []
     for tree, place in places:
-        first = place is scene.statement
         for pair in scene.pairs(tree, place)[:4]:
             what = f"insert `{pair.scaler}.unscale_({pair.optimizer})` before {_what(scene)}"
             for code, certain in _unscale_code(scene, tree, place, pair):
@@ -188,11 +191,27 @@ def _unscale_first(scene: Scene) -> Iterator[Candidate | None]:
                     late = other.lifted(call.statement)
                     sure.append(_candidate(what, [insert, other.remove(late)], SAFE))
             sure.append(_candidate(what, [insert], SAFE))
-            if not first and len(sure) > 40:
-                break
+            single = [
+                other.remove(other.lifted(call.statement))
+                for other, call in scene.all_of("unscale_")
+                if call.statement.function is place.function and call.statement.start < place.start
+            ]
+            sure.append(_candidate(what, [insert, *single], SAFE))
     yield from sure
     yield from unsure
     yield from _unscale_all(scene)
+
+
+def _since_backward(scene: Scene) -> Iterator[tuple[Tree, Statement]]:
+    """The statements between the call and the last backward on its path, the nearest first: what is read or clipped
+    may have been made there.
+    """
+    assert scene.statement is not None
+    made = [found for _, found in scene.trace if any(call.name == "backward" for call in found.calls)]
+    block = common_block(scene.statement, made[-1]) if made else None
+    if block is not None:
+        first, last = member(block, made[-1]).index, member(block, scene.statement).index
+        yield from ((scene.tree, statement) for statement in reversed(block.statements[first + 1 : last]))
 
 
 def _unscale_all(scene: Scene) -> Iterator[Candidate | None]:
@@ -232,11 +251,12 @@ def _unscale_later(scene: Scene) -> Iterator[Candidate | None]:
                         yield _candidate(_moved(scene, place), edits, SAFE if certain else UNSAFE)
         for pair in scene.pairs(tree, place)[:3]:
             for code, certain in _unscale_code(scene, tree, place, pair):
-                yield _candidate(
-                    _moved(scene, place), [gone, tree.before(place, code)], SAFE if certain else UNSAFE
-                )
+                # Out of another function it is taken from whoever else calls that.
+                kind = SAFE if certain and place.function is early.function else UNSAFE
+                yield _candidate(_moved(scene, place), [gone, tree.before(place, code)], kind)
         for code, _ in _optimizer_loops(tree, scene, place):
-            yield _candidate(_moved(scene, place), [gone, tree.before(place, code)], SAFE)
+            kind = SAFE if place.function is early.function else UNSAFE
+            yield _candidate(_moved(scene, place), [gone, tree.before(place, code)], kind)
     yield from _unscale_and_clip_later(scene, early)
     # Without it the step unscales by itself; but something between may need true gradients.
     yield _candidate("remove this `unscale_`", [gone], UNSAFE)
@@ -301,11 +321,11 @@ def _divide_once(scene: Scene) -> Iterator[Candidate | None]:
     divided = outermost or whole
     for pair in scene.pairs(tree, divided)[:3]:
         for code, _ in _unscale_code(scene, tree, divided, pair):
-            edits = [tree.before(divided, code), tree.remove(divided)]
-            yield _candidate(f"let `{pair.scaler}.unscale_({pair.optimizer})` divide", edits, UNSAFE)
+            message = f"let `{pair.scaler}.unscale_({pair.optimizer})` divide"
+            yield _candidate(message, [tree.replace(divided, code)], UNSAFE)
     for code, pair in _optimizer_loops(tree, scene, divided):
-        edits = [tree.before(divided, code), tree.remove(divided)]
-        yield _candidate(f"let `{pair.scaler}.unscale_({pair.optimizer})` divide", edits, UNSAFE)
+        message = f"let `{pair.scaler}.unscale_({pair.optimizer})` divide"
+        yield _candidate(message, [tree.replace(divided, code)], UNSAFE)
     yield _candidate("remove the division by hand", [tree.remove(divided)], UNSAFE)
     for other, call in scene.all_of("unscale_"):
         found = other.lifted(call.statement)
@@ -376,7 +396,9 @@ def _clip_before_step(scene: Scene) -> Iterator[Candidate | None]:
         for loop, pair in _optimizer_loops(tree, scene, step):
             message = f"move the clip before the step, behind `{pair.scaler}.unscale_({pair.optimizer})`"
             yield _candidate(message, [gone, tree.before(step, [*loop, *code])], UNSAFE)
-    yield _candidate("remove the clip", [gone], UNSAFE)
+    others = [call for _, call in scene.calls if "clip" in call.name and call.statement is not scene.statement]
+    if scene.diagnostic.code != "AMP109" or any(call.statement.function is clip.function for call in others):
+        yield _candidate("remove the clip", [gone], UNSAFE)  # ... which does nothing, or is done again.
 
 
 # --- AMP104
@@ -449,7 +471,6 @@ def _step_by_scaler(scene: Scene) -> Iterator[Candidate | None]:
                     code = [f"if {test}:", *(f"{tree.step}{line}" for line in inner), "else:", plain]
                     content = f"\n{tree.indent(statement)}".join(code)
                     yield _candidate(text, [tree.edit(statement.start, statement.end, content)], SAFE)
-                del pair
                 break
 
 
@@ -462,7 +483,7 @@ def _scale_backward(scene: Scene) -> Iterator[Candidate | None]:
     plain = [
         (tree, call)
         for tree, call in scene.all_of("backward")
-        if ".scale(" not in tree.code(call.node) and call.receiver not in ("torch.autograd", "autograd")
+        if ".scale(" not in tree.code(call.node)
     ]
     first = [found for found in plain if scene.call is not None and found[1].node is scene.call.node]
     on_path = {id(statement) for _, statement in scene.trace}
@@ -471,17 +492,10 @@ def _scale_backward(scene: Scene) -> Iterator[Candidate | None]:
         for scaler in scene.scalers[:2]:
             if not scene.is_bound(tree, call.statement, scaler):
                 continue
-            assert isinstance(call.node.func, cst.Attribute)
-            receiver = call.node.func.value
-            start, end = tree.place(receiver)
-            if receiver.lpar:
-                bare = receiver.with_changes(lpar=(), rpar=())
-                loss = tree.code(bare)
-                start, end = call.start, tree.place(call.node.func.dot)[0]
-            else:
-                loss = tree.code(receiver)
-            edit = tree.edit(start, end, f"{scaler}.scale({loss})")
-            message = f"scale the loss: `{scaler}.scale({loss}).backward()`"
+            scaled = _scaled(tree, call, scaler)
+            if scaled is None:
+                continue
+            edit, message = scaled, f"scale the loss: `{scaled.content}`"
             # In an arm beside one that scales, the plain backward may be meant, and the step be what is wrong.
             other = call.statement.block.other
             beside = other is not None and any(
@@ -495,6 +509,23 @@ def _scale_backward(scene: Scene) -> Iterator[Candidate | None]:
                     gone = other_tree.remove(dropped.statement)
                     yield _candidate(message, [edit, gone], kind)
             yield _candidate(message, [edit], kind)
+
+
+def _scaled(tree: Tree, call: Call, scaler: str) -> Edit | None:
+    """Put the loss of a backward into `scaler.scale(...)`."""
+    if call.receiver in ("torch.autograd", "autograd"):
+        if not call.node.args or call.node.args[0].keyword is not None:
+            return None
+        start, end = tree.place(call.node.args[0].value)
+        return tree.edit(start, end, f"{scaler}.scale({tree.code(call.node.args[0].value)})")
+    if not isinstance(call.node.func, cst.Attribute):
+        return None
+    receiver = call.node.func.value
+    if not receiver.lpar:
+        start, end = tree.place(receiver)
+        return tree.edit(start, end, f"{scaler}.scale({tree.code(receiver)})")
+    loss = tree.code(receiver.with_changes(lpar=(), rpar=()))
+    return tree.edit(call.start, tree.place(call.node.func.dot)[0], f"{scaler}.scale({loss})")
 
 
 def _is_in(statement: Statement, block: Block) -> bool:
@@ -516,6 +547,12 @@ def _one_scaler(scene: Scene) -> Iterator[Candidate | None]:
                 if usable and len(usable) == len(chosen):
                     edits = [_receiver(tree, call, wanted) for tree, call in usable]
                     yield _candidate(f"use `{wanted}`, which scaled these gradients", edits, UNSAFE)
+    on_path = {id(statement) for _, statement in scene.trace}
+    for wanted in scene.scalers:
+        for tree, call in scene.all_of("scale"):
+            bound = id(call.statement) in on_path and scene.is_bound(tree, call.statement, wanted)
+            if bound and call.receiver != wanted:
+                yield _candidate(f"scale with `{wanted}`", [_receiver(tree, call, wanted)], UNSAFE)
 
 
 def _receiver(tree: Tree, call: Call, name: str) -> Edit:
@@ -542,7 +579,10 @@ def _step_once(scene: Scene) -> Iterator[Candidate | None]:
 def _clear_later(scene: Scene) -> Iterator[Candidate | None]:
     """Move the `zero_grad()` that comes before the step: behind it, or before the backward."""
     assert scene.statement is not None
+    on_path = [id(statement) for _, statement in scene.trace]
     for tree, call in scene.all_of("zero_grad"):
+        if id(call.statement) not in on_path or not _throws_gradients_away(scene, call.statement):
+            continue
         clear = tree.lifted(call.statement)
         code = tree.written(clear)
         if code is None:
@@ -557,6 +597,17 @@ def _clear_later(scene: Scene) -> Iterator[Candidate | None]:
             if step.function is clear.function and clear not in step.enclosing:
                 message = f"move `{call.receiver}.zero_grad()` behind the step"
                 yield _candidate(message, [gone, other.after(step, code)], UNSAFE)
+
+
+def _throws_gradients_away(scene: Scene, clear: Statement) -> bool:
+    """Whether a backward stands before the clearing; without one, what is missing is the backward."""
+    assert scene.statement is not None
+    if clear.function is scene.statement.function and clear.start > scene.statement.start:
+        return False  # It belongs to the next round.
+    made = [call for _, call in scene.all_of("backward") if call.statement.function is clear.function]
+    if not made:
+        return clear.function is scene.statement.function
+    return any(call.statement.start < clear.start and scene.missing_guards(clear, call) == [] for call in made)
 
 
 def _clear_first(scene: Scene) -> Iterator[Candidate | None]:
@@ -586,8 +637,7 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
     kind = UNSAFE if call.args else SAFE
     others = [found for _, found in scene.all_of("update") if found.node is not call.node]
     if any(found.receiver == call.receiver for found in others):
-        yield _candidate("remove this `update()`, as another one follows", [gone], kind)
-        yield _candidate("remove this `update()`, as another one follows", [tree.remove(statement)], kind)
+        yield _candidate("remove this `update()`, as there is another one", [gone], kind)
     code = tree.written(statement)
     if code is None:
         return
@@ -595,11 +645,12 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
     for other, step in reversed(_steps(scene)):
         for place in _outward(step):
             if place.function is statement.function and place is not statement:
-                yield _candidate(message, [gone, other.after(place, code)], kind)
+                yield _candidate(message, tree.move_behind(early, place, code), kind)
         for entered, caller in scene.entering(step.function):
             if caller is not statement and scene.is_bound(entered, caller, call.receiver):
+                here = kind if caller.function is statement.function else UNSAFE
                 for place in _outward(caller):
-                    yield _candidate(message, [gone, entered.after(place, code)], kind)
+                    yield _candidate(message, [gone, entered.after(place, code)], here)
     for entered, caller in scene.entering(statement.function):
         names = [scaler for scaler in scene.scalers if scene.is_bound(entered, caller, scaler)]
         for place in _outward(caller):
@@ -607,10 +658,8 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
                 last = [found for found in place.block.statements if _calls_same(found, caller)][-1:]
                 for behind in (place, *last):
                     yield _candidate(message, [gone, entered.after(behind, [f"{name}.update()"])], UNSAFE)
-    if others or scene.diagnostic.code == "AMP405":
-        yield _candidate("remove this `update()`", [gone], kind)
-    for place in statement.enclosing:
-        yield _candidate(message, [gone, tree.after(place, code)], kind)
+    for place in statement.enclosing if scene.diagnostic.code != "AMP405" else ():
+        yield _candidate(message, tree.move_behind(early, place, code), kind)
 
 
 def _calls_same(statement: Statement, caller: Statement) -> bool:
@@ -631,8 +680,7 @@ def _update_always(scene: Scene) -> Iterator[Candidate | None]:
                 message = "move `update()` to where every step comes past it"
                 for owner in statement.enclosing:
                     if isinstance(owner.node, cst.If) and step.start < statement.start:
-                        edits = [tree.remove(statement), tree.after(owner, code)]
-                        yield _candidate(message, edits, SAFE)
+                        yield _candidate(message, tree.move_behind(statement, owner, code), SAFE)
                 edits = [tree.remove(statement), other.after(step, code)]
                 yield _candidate(message, edits, SAFE)
     for tree, step in _steps(scene):
@@ -653,11 +701,31 @@ def _update_always(scene: Scene) -> Iterator[Candidate | None]:
             if scene.is_bound(tree, leave, scaler):
                 insert = tree.before(leave, [f"{scaler}.update()"])
                 inserts.append(insert)
-                message = f"insert `{scaler}.update()` before this way out, too"
                 yield _candidate(f"insert `{scaler}.update()` where the step is skipped", [insert], SAFE)
-                del message
     if len(inserts) > 1:
         yield _candidate(f"insert `{named[0]}.update()` where the step is skipped", inserts, SAFE)
+
+
+# --- AMP108
+
+
+def _clip_together(scene: Scene) -> Iterator[Candidate | None]:
+    """Clip what the loop goes through as one; a bound for each may be meant."""
+    assert scene.statement is not None
+    call = scene.call
+    loop = next((owner for owner in scene.statement.enclosing if isinstance(owner.node, cst.For)), None)
+    if call is None or not call.is_statement or loop is None or scene.tree.lifted(call.statement) is not loop:
+        return
+    assert isinstance(loop.node, cst.For)
+    target, iterated = scene.tree.code(loop.node.target), scene.tree.code(loop.node.iter)
+    if call.statement.block.owner is not loop or not call.args:
+        return  # some are left out, or there are loops in the loop
+    tensors = iterated if call.args[0] == target else f"[{call.args[0]} for {target} in {iterated}]"
+    if call.args[0].endswith("parameters()"):
+        tensors = f"[p for {target} in {iterated} for p in {call.args[0]}]"
+    start, end = scene.tree.place(call.node.args[0].value)
+    whole = scene.tree.text(call.start, start) + tensors + scene.tree.text(end, call.end)
+    yield _candidate("clip them together", [scene.tree.replace(loop, [whole])], UNSAFE)
 
 
 # --- AMP404, 503
@@ -686,8 +754,44 @@ def _let_overflow_pass(scene: Scene) -> Iterator[Candidate | None]:
                 yield _candidate(message, [scene.tree.edit(start, end, "")], UNSAFE)
 
 
+# --- AMP002
+
+
+def _unneeded_comment(scene: Scene) -> Iterator[Candidate | None]:
+    """Remove a code from a comment, or the comment with its last code; what other tools read stays."""
+    tree, (start, end) = scene.tree, scene.place_of(scene.tree, scene.diagnostic.span)
+    line = tree.lines[start.row - 1]
+    code = line[start.column - 1 : end.column - 1]
+    before, after = line[: start.column - 1], line[end.column - 1 :]
+    message = f"remove `{code}`"
+    if rest := _NEXT_CODE.match(after):
+        after = after[rest.end() :]
+        yield _candidate(message, [tree.edit(start, Position(start.row, len(line) - len(after) + 1), "")], SAFE)
+        return
+    if rest := _CODE_BEFORE.search(before):
+        yield _candidate(message, [tree.edit(Position(start.row, rest.start() + 1), end, "")], SAFE)
+        return
+    hash_at = before.rindex("#")
+    next_hash = after.find("#")
+    stop = len(line) if next_hash < 0 else len(line) - len(after) + next_hash
+    kept = before[:hash_at].rstrip()
+    message = "remove the comment"
+    if not kept and next_hash < 0:
+        yield _candidate(message, [tree.rows(start.row, start.row)], SAFE)
+        return
+    first = hash_at if next_hash >= 0 else len(kept)
+    edit = tree.edit(Position(start.row, first + 1), Position(start.row, stop + 1), "")
+    yield _candidate(message, [edit], SAFE)
+
+
+#: What stands between a code and the next one, or the one before, in one list.
+_NEXT_CODE = re.compile(r"[\s,]+(?=[A-Za-z]+[0-9]+(?![\w]))")
+_CODE_BEFORE = re.compile(r"(?<=[0-9])[\s,]+$")
+
+
 #: The candidates for each code; for the codes that are not here there are none.
 TABLE: dict[str, Proposer] = {
+    "AMP002": _unneeded_comment,
     "AMP101": _unscale_first,
     "AMP102": _unscale_first,
     "AMP103": _clip_before_step,
@@ -695,6 +799,7 @@ TABLE: dict[str, Proposer] = {
     "AMP105": _unscale_first,
     "AMP106": _unscale_first,
     "AMP107": _clip_before_step,
+    "AMP108": _clip_together,
     "AMP109": _clip_before_step,
     "AMP201": _unscale_later,
     "AMP202": _divide_once,

@@ -68,7 +68,9 @@ class Scene:
 
     @cached_property
     def functions(self) -> list[tuple[Tree, Statement | None]]:
-        """The function of the finding, those on its path, those that call them and those of their classes."""
+        """The function of the finding, those on its path, those that call them, those of their classes, and those that
+        all these call.
+        """
         assert self.statement is not None
         found: dict[tuple[int, int], tuple[Tree, Statement | None]] = {}
 
@@ -86,6 +88,11 @@ class Scene:
                 for sibling in function.block.statements:
                     if isinstance(sibling.node, cst.FunctionDef):
                         add(tree, sibling)
+        for tree, function in list(found.values()):
+            called = {call.name for statement in tree.within(function) for call in statement.calls}
+            for statement in tree.statements:
+                if isinstance(statement.node, cst.FunctionDef) and statement.node.name.value in called:
+                    add(tree, statement)
         return list(found.values())
 
     @staticmethod

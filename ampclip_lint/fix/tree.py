@@ -250,6 +250,24 @@ class Tree:
         """One level of indentation."""
         return self.module.default_indent
 
+    def replace(self, statement: Statement, code: Sequence[str]) -> Edit | None:
+        """Put lines in the place of a statement and the comment behind it."""
+        if statement.shares_line:
+            return self.edit(statement.start, statement.end, code[0]) if len(code) == 1 else None
+        end = Position(statement.end.row, len(self.lines[statement.end.row - 1]) + 1)
+        return self.edit(statement.start, end, f"\n{self.indent(statement)}".join(code))
+
+    def move_behind(self, statement: Statement, place: Statement, code: Sequence[str]) -> list[Edit | None]:
+        """Take a statement out and insert lines behind another, which it may end."""
+        gone = self.remove(statement)
+        last = place.end.row
+        if gone.span.end == Position(last + 1, 1) and gone.span.start.column == 1 and not gone.content:
+            # The line break that goes is the one before: what is behind the last line stays there.
+            row = gone.span.start.row - 1
+            end = Position(last, len(self.lines[last - 1]) + 1)
+            gone = self.edit(Position(row, len(self.lines[row - 1]) + 1), end, "")
+        return [gone, self.after(place, code)]
+
     def remove(self, statement: Statement) -> Edit:
         """Take a statement out, and an `if` or a loop that held nothing else with it."""
         block = statement.block

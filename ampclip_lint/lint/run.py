@@ -30,6 +30,10 @@ class Program:
     models: Mapping[str, str]
     reach: Mapping[str, frozenset[str]]
     """For each file with functions of its own, the files whose functions are read as part of them."""
+    codes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The codes that are shown for each file."""
+    pedantic: bool = False
+    """Whether what is only possible is shown."""
 
     def findings(
         self, changed: Mapping[str, SourceFile], files: Collection[str], entries: Collection[str]
@@ -71,6 +75,11 @@ class RunResult:
     """Whether a finding reaches the threshold of its file."""
     program: Program | None = None
     """What was analysed, for those who want to know what other texts would change."""
+
+    @property
+    def sources_of_all(self) -> dict[str, SourceFile]:
+        """Every file that a finding may stand in, by name."""
+        return {**self.sources, **self.commented}
 
     def source(self, name: str) -> SourceFile | None:
         """The file of a finding."""
@@ -138,7 +147,7 @@ def lint_paths(
             not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
             for found in diagnostics
         ),
-        program=Program(rules, sources, files.given, files.models, judge.reach),
+        program=Program(rules, sources, files.given, files.models, judge.reach, codes_of, settings.pedantic),
     )
 
 
