@@ -51,7 +51,9 @@ class StubProgram:
     syntax_errors: list[Note] = field(default_factory=list)
 
 
-def analyse_program(files: Sequence[SourceFile], *, entries: object = None, models: object = None) -> StubProgram:
+def analyse_program(
+    files: Sequence[SourceFile], *, entries: object = None, models: object = None, roots: object = None
+) -> StubProgram:
     program = StubProgram()
     for file in files:
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic
+from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit, Position, Span
 from ampclip_lint.files import write_atomic
 from ampclip_lint.fix.check import Accepted, Key, Workspace, key_of
 from ampclip_lint.lint.run import RunResult
@@ -17,9 +17,8 @@ from ampclip_lint.syntax.source import FileProblem, SourceFile
 #: A finding that can't be fixed now may be once others are; more rounds than this were never needed.
 MOST_ROUNDS = 10
 
-#: Reports that tell of fixes look for them among so many files, each counted as often as it is analysed again: without
-#: `--fix` nobody waits for them.
-MOST_FILES = 400
+#: Reports that tell of fixes look for them until so many functions were analysed again: nobody asked to wait for them.
+MOST_ANALYSES = 300
 
 #: The formats that tell of fixes. For the others none is looked for.
 WITH_FIXES = frozenset({"full", "json", "jsonl", "sarif"})
@@ -45,7 +44,7 @@ def offered(result: RunResult, stdin: bytes | None = None) -> RunResult:
     """The result with the fix of each finding that has one, each for itself, as far as the budget goes."""
     if result.program is None or not result.diagnostics:
         return result
-    work = Workspace(result.program, stdin, budget=MOST_FILES)
+    work = Workspace(result.program, stdin, budget=MOST_ANALYSES)
     found = []
     for diagnostic in result.diagnostics:
         accepted = work.fix(diagnostic, frozenset(Applicability))
@@ -73,7 +72,10 @@ class _Fixing:
 
     def run(self) -> None:
         for _ in range(MOST_ROUNDS):
-            if not any([self._fix(key) for key in dict.fromkeys(map(key_of, self.findings))]):
+            progress = False
+            for key in dict.fromkeys(map(key_of, self.findings)):
+                progress |= self._fix(key)
+            if not progress:
                 return
 
     def _fix(self, key: Key) -> bool:
@@ -96,18 +98,11 @@ class _Fixing:
             assert data is not None
             self.before.setdefault(name, data)
         self.work.put(accepted.files)
-        # All that is found in a changed file was found anew; elsewhere, rows are as they were.
-        lost = dict(accepted.lost)
-        kept: list[Diagnostic] = []
-        for diagnostic in self.findings:
-            if diagnostic.span.filename in accepted.files:
-                continue
-            if lost.get(key_of(diagnostic), 0):
-                lost[key_of(diagnostic)] -= 1
-            else:
-                kept.append(diagnostic)
-        kept += [found for found in accepted.found if found.span.filename in accepted.files and self._is_shown(found)]
-        self.findings = sorted(kept, key=lambda diagnostic: diagnostic.sort_key)
+        anew = {(key_of(diagnostic), diagnostic.span) for diagnostic in accepted.known}
+        others = [found for found in self.findings if (key_of(found), found.span) not in anew]
+        shown = [found for found in accepted.found if self._is_shown(found)]
+        self.findings = [*shown, *(_shifted(diagnostic, accepted.fix.edits) for diagnostic in others)]
+        self.findings.sort(key=lambda diagnostic: diagnostic.sort_key)
 
     def _is_shown(self, diagnostic: Diagnostic) -> bool:
         if diagnostic.confidence is Confidence.POSSIBLE and not self.work.program.pedantic:
@@ -121,6 +116,25 @@ class _Fixing:
         after = {name: self.work.bytes_of(name) for name in self.before}
         changed = {name: data for name, data in after.items() if data is not None and data != self.before[name]}
         return Fixed({name: self.before[name] for name in changed}, changed, findings - len(self.findings))
+
+
+def _shifted(diagnostic: Diagnostic, edits: Sequence[Edit]) -> Diagnostic:
+    """A finding that the edits do not touch, in the rows that it has behind them."""
+
+    def moved(span: Span) -> Span:
+        return replace(span, start=_row(span, span.start, edits), end=_row(span, span.end, edits))
+
+    trace = tuple(replace(step, span=moved(step.span)) for step in diagnostic.trace)
+    return replace(diagnostic, span=moved(diagnostic.span), trace=trace)
+
+
+def _row(span: Span, position: Position, edits: Sequence[Edit]) -> Position:
+    rows = sum(
+        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row)
+        for edit in edits
+        if (edit.span.filename, edit.span.cell) == (span.filename, span.cell) and edit.span.end <= position
+    )
+    return replace(position, row=position.row + rows)
 
 
 def diff(fixed: Fixed, sources: Mapping[str, SourceFile]) -> Iterator[str]:

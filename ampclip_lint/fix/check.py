@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -15,7 +16,8 @@ from ampclip_lint.fix.document import NotEditable, edited
 from ampclip_lint.fix.propose import Candidate, candidates
 from ampclip_lint.fix.scene import Scene
 from ampclip_lint.fix.tree import Tree
-from ampclip_lint.lint.run import Program
+from ampclip_lint.lint.run import Function, Program
+from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.notebook import read_source
 from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes
 
@@ -33,12 +35,12 @@ def key_of(diagnostic: Diagnostic) -> Key:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A fix, the bytes of the files with it, and what is found in the part of the program that it changes."""
+    """A fix, the bytes of the files with it, and what was and is found in the part of the program that it changes."""
 
     fix: Fix
     files: Mapping[str, bytes]
+    known: tuple[Diagnostic, ...]
     found: tuple[Diagnostic, ...]
-    lost: Mapping[Key, int]
 
 
 @dataclass
@@ -48,11 +50,11 @@ class Workspace:
     program: Program
     stdin: bytes | None = None
     budget: int | None = None
-    """So many files may be analysed again, each time that one is; None for any number."""
+    """So many functions may be analysed again; None for any number."""
     data: dict[str, bytes | None] = field(default_factory=dict)
     """What stands in the files, with the fixes so far; None where that is not what was analysed."""
     _trees: dict[str, Tree | None] = field(default_factory=dict)
-    _known: dict[tuple[frozenset[str], frozenset[str]], list[Diagnostic] | None] = field(default_factory=dict)
+    _known: dict[frozenset[Function] | None, list[Diagnostic] | None] = field(default_factory=dict)
 
     def fix(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
         """The first candidate of these kinds for a finding that proves right."""
@@ -95,10 +97,8 @@ class Workspace:
             source = self.program.sources.get(name)
             self._trees[name] = None
             if source is not None and name in self.program.given and self.bytes_of(name) is not None:
-                try:
+                with suppress(cst.ParserSyntaxError, SyntaxError, ValueError, RecursionError, MemoryError):
                     self._trees[name] = Tree(source)
-                except (cst.ParserSyntaxError, RecursionError):
-                    pass
         return self._trees[name]
 
     def _tried(self, candidate: Candidate, target: Diagnostic) -> Accepted | None:
@@ -121,7 +121,13 @@ class Workspace:
             if not isinstance(source, SourceFile) or not _is_python(source):
                 return None
             changed[name] = source
-        found = self._better(changed, target)
+        touched = frozenset(
+            (edit.span.filename, tree.function_at(position))
+            for edit in candidate.edits
+            for position in (edit.span.start, edit.span.end)
+            if (tree := self.tree(edit.span.filename)) is not None
+        )
+        found = self._better(changed, touched, target)
         if found is None:
             return None
         fix = Fix(candidate.message, tuple(edit for own in edits.values() for edit in own), candidate.applicability)
@@ -143,17 +149,16 @@ class Workspace:
         return replace(edit, span=span)
 
     def _better(
-        self, changed: Mapping[str, SourceFile], target: Diagnostic
-    ) -> tuple[tuple[Diagnostic, ...], Mapping[Key, int]] | None:
-        """What is found with the changed texts, and what no more, if that is the target and nothing is new."""
-        for files, entries in self._parts(changed):
-            part = (files, entries)
-            if part not in self._known:
-                self._known[part] = self._findings({}, *part)
-            known = self._known[part]
+        self, changed: Mapping[str, SourceFile], touched: frozenset[Function], target: Diagnostic
+    ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]] | None:
+        """What was and is found in the part that changes, if the target is gone from it and nothing is new."""
+        for roots in self._parts(touched):
+            if roots not in self._known:
+                self._known[roots] = self._findings({}, roots)
+            known = self._known[roots]
             if known is None or key_of(target) not in map(key_of, known):
                 continue  # A part too small to show the finding.
-            found = self._findings(changed, *part)
+            found = self._findings(changed, roots)
             if found is None:
                 return None
             before, after = Counter(map(key_of, known)), Counter(map(key_of, found))
@@ -162,15 +167,15 @@ class Workspace:
             gained = after - before
             if any(self._counts(diagnostic, target) for diagnostic in found if gained[key_of(diagnostic)]):
                 return None
-            return tuple(found), before - after
+            return tuple(known), tuple(found)
         return None
 
     def _findings(
-        self, changed: Mapping[str, SourceFile], files: frozenset[str], entries: frozenset[str]
+        self, changed: Mapping[str, SourceFile], roots: frozenset[Function] | None
     ) -> list[Diagnostic] | None:
         if self.budget is not None:
-            self.budget -= len(files)
-        return self.program.findings(changed, files, entries)
+            self.budget -= len(self.program.reach if roots is None else roots)
+        return self.program.findings(changed, roots)
 
     def _counts(self, gained: Diagnostic, target: Diagnostic) -> bool:
         """Whether a finding that a candidate brings speaks against it."""
@@ -180,16 +185,12 @@ class Workspace:
         hidden = gained.confidence is Confidence.POSSIBLE and not self.program.pedantic
         return not hidden or gained.code == target.code
 
-    def _parts(self, names: Iterable[str]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """The files to analyse again and those of them that are read for their own sake: first only those whose
-        functions come past a changed file, then all.
-        """
-        program, changed = self.program, frozenset(names)
-        entries = frozenset(name for name, reached in program.reach.items() if reached & changed) | changed
-        files = entries.union(*(program.reach.get(name, ()) for name in entries))
-        if len(files) < len(program.sources):
-            yield files, entries & program.given
-        yield frozenset(program.sources), program.given
+    def _parts(self, touched: frozenset[Function]) -> Iterator[frozenset[Function] | None]:
+        """What to analyse again: first only the functions that come past a touched one, then all."""
+        reach = self.program.reach
+        if all(name != MODULE for _, name in touched):
+            yield frozenset(root for root, reached in reach.items() if reached & touched)
+        yield None
 
 
 def _is_python(source: SourceFile) -> bool:

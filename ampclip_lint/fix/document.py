@@ -69,9 +69,10 @@ def _with_cells(source: SourceFile, text: str, edits: Sequence[Edit]) -> str:
     places = list(_sources(text))
     replacements = []
     for number in sorted({edit.span.cell or 0 for edit in edits}):
-        if not 0 < number <= len(places) or places[number - 1] is None:
+        place = places[number - 1] if 0 < number <= len(places) else None
+        if place is None:
             raise NotEditable("the notebook is in an old format")
-        start, end = places[number - 1]
+        start, end = place
         own = [edit for edit in edits if edit.span.cell == number]
         replacements.append((start, end, _value(text, start, end, own)))
     for start, end, value in reversed(replacements):

@@ -9,13 +9,14 @@ at: a candidate is *safe* if only the wrong call changes, and *unsafe* if it dec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import libcst as cst
 
 from ampclip_lint.diagnostics import Applicability, Edit, Position
-from ampclip_lint.fix.scene import Pair, Scene, before_or_same, common_block, member
+from ampclip_lint.fix.scene import Pair, Scene, common_block, member
 from ampclip_lint.fix.tree import Block, Call, Statement, Tree
 
 SAFE, UNSAFE = Applicability.SAFE, Applicability.UNSAFE
@@ -51,7 +52,7 @@ def _candidate(message: str, edits: Iterable[Edit | None], applicability: Applic
     if any(edit is None for edit in made):
         return None
     whole = tuple(sorted((edit for edit in made if edit is not None), key=lambda edit: edit.span))
-    for left, right in zip(whole, whole[1:]):
+    for left, right in pairwise(whole):
         if left.span.filename == right.span.filename and left.span.end > right.span.start:
             return None
     return Candidate(message, whole, applicability)
@@ -279,7 +280,6 @@ def _unscale_and_clip_later(scene: Scene, early: Statement) -> Iterator[Candidat
     gone = [scene.tree.remove(statement) for statement in follow]
     for tree, step in _steps(scene):
         if step.function is early.function and not any(statement in (step, *step.enclosing) for statement in follow):
-            moved = f"move `{scene.named[0]}` and its clip" if scene.named else "move"
             moved = "move `unscale_` and the clip behind it before the step"
             yield _candidate(moved, [*gone, tree.before(step, code)], UNSAFE)
 
@@ -301,7 +301,7 @@ def _divide_once(scene: Scene) -> Iterator[Candidate | None]:
     whole = tree.lifted(statement)
     if scene.call is not None and scene.call.name == "unscale_":
         # Called twice it raises; with another optimizer's name it belongs to nothing that is stepped.
-        for other, call in scene.all_of("step"):
+        for _, call in scene.all_of("step"):
             if call.args and call.receiver == scene.call.receiver and call.args[0] != scene.call.args[0]:
                 wanted = call.args[0]
                 if scene.is_bound(tree, statement, wanted) and scene.call.node.args:
@@ -414,9 +414,7 @@ def _same_unit(scene: Scene) -> Iterator[Candidate | None]:
         if product is not None:
             start, end = tree.place(product)
             other = product.left if product.right is call.node else product.right
-            yield _candidate(
-                "take the scale out of the threshold", [tree.edit(start, end, tree.code(other))], UNSAFE
-            )
+            yield _candidate("take the scale out of the threshold", [tree.edit(start, end, tree.code(other))], UNSAFE)
 
 
 def _product_with(call: Call) -> cst.BinaryOperation | None:
@@ -445,7 +443,6 @@ def _step_by_scaler(scene: Scene) -> Iterator[Candidate | None]:
     for scaler in scene.scalers[:3]:
         if not scene.is_bound(tree, call.statement, scaler):
             continue
-        pair = Pair(scaler, call.receiver)
         step = f"{scaler}.step({call.receiver})"
         message = f"replace `{call.receiver}.step()` by `{step}`"
         update = f"{scaler}.update()"
@@ -480,11 +477,7 @@ def _step_by_scaler(scene: Scene) -> Iterator[Candidate | None]:
 def _scale_backward(scene: Scene) -> Iterator[Candidate | None]:
     """Scale the loss of the plain backward."""
     assert scene.statement is not None
-    plain = [
-        (tree, call)
-        for tree, call in scene.all_of("backward")
-        if ".scale(" not in tree.code(call.node)
-    ]
+    plain = [(tree, call) for tree, call in scene.all_of("backward") if ".scale(" not in tree.code(call.node)]
     first = [found for found in plain if scene.call is not None and found[1].node is scene.call.node]
     on_path = {id(statement) for _, statement in scene.trace}
     first += [found for found in plain if id(found[1].statement) in on_path and found not in first]
@@ -642,7 +635,7 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
     if code is None:
         return
     message = "move this `update()` behind the last step"
-    for other, step in reversed(_steps(scene)):
+    for _, step in reversed(_steps(scene)):
         for place in _outward(step):
             if place.function is statement.function and place is not statement:
                 yield _candidate(message, tree.move_behind(early, place, code), kind)

@@ -207,11 +207,6 @@ class Scene:
         return guards
 
 
-def before_or_same(left: Statement, right: Statement) -> bool:
-    """Whether a statement stands before another."""
-    return left.start <= right.start
-
-
 def common_block(left: Statement, right: Statement) -> Block | None:
     """The innermost block that holds both."""
     arms = {id(arm) for arm in left.arms}

@@ -6,13 +6,17 @@ and columns of the text of the file, both from 1; in a notebook, of the program 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ampclip_lint.diagnostics import Edit, Position, Span
+from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.source import SourceFile
 
 
@@ -41,9 +45,13 @@ class Statement:
     block: Block
     shares_line: bool
     """Whether it stands beside others, or behind a colon."""
-    calls: tuple[Call, ...] = ()
-    """Those of its own expressions, not those in its blocks."""
+    tree: Tree
     blocks: list[Block] = field(default_factory=list)
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """Those of its own expressions, not those in its blocks."""
+        return tuple(self.tree.calls_in(self.node, self))
 
     @property
     def index(self) -> int:
@@ -91,18 +99,22 @@ class Call:
 
 
 class Tree:
-    """The statements of one file. Raises `libcst.ParserSyntaxError` where it is none."""
+    """The statements of one file. Raises `SyntaxError` or `libcst.ParserSyntaxError` where it is no Python."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.lines = source.text.split("\n")
-        self.module = cst.parse_module(source.text)
-        wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        self._positions = wrapper.resolve(PositionProvider)
         self.statements: list[Statement] = []
         """All of them, in the order of the text."""
         self.body = Block(None)
-        self._fill(self.body, self.module.body)
+        self._chunks: list[_Chunk] = []
+        seen: Counter[str] = Counter()
+        for first, last in _top_level(source.text):
+            text = "\n".join([*self.lines[first - 1 : last], ""])
+            chunk = _Chunk(first - 1, *_parsed(text, seen[text]))
+            seen[text] += 1
+            self._chunks.append(chunk)
+            self._fill(self.body, chunk.module.body)
 
     # -- building ---------------------------------------------------------------------------------------------------
 
@@ -118,10 +130,9 @@ class Tree:
 
     def _add(self, block: Block, node: cst.CSTNode, *, shares_line: bool) -> Statement:
         start, end = self.place(node)
-        statement = Statement(node, start, end, block, shares_line)
+        statement = Statement(node, start, end, block, shares_line, self)
         block.statements.append(statement)
         self.statements.append(statement)
-        statement.calls = tuple(self._calls(node, statement))
         return statement
 
     def _compound(self, block: Block, node: cst.CSTNode) -> None:
@@ -153,41 +164,40 @@ class Tree:
         self._fill(block, body.body)
         return block
 
-    def _calls(self, node: cst.CSTNode, statement: Statement, guards: tuple[str, ...] = ()) -> Iterator[Call]:
+    def calls_in(self, node: cst.CSTNode, statement: Statement, guards: tuple[str, ...] = ()) -> Iterator[Call]:
+        """The calls in a node that belong to the statement itself, inner ones first."""
         for child in node.children:
             if not isinstance(child, (cst.BaseSuite, cst.Else, cst.Finally, cst.ExceptHandler)):
                 if isinstance(node, cst.IfExp) and child is not node.test:
                     test = self.code(node.test)
-                    yield from self._calls(child, statement, (*guards, test if child is node.body else f"not ({test})"))
+                    yield from self.calls_in(
+                        child, statement, (*guards, test if child is node.body else f"not ({test})")
+                    )
                 else:
-                    yield from self._calls(child, statement, guards)
+                    yield from self.calls_in(child, statement, guards)
         if isinstance(node, cst.Call) and isinstance(node.func, (cst.Attribute, cst.Name)):
-            start, end = self.place(node)
-            method = isinstance(node.func, cst.Attribute)
-            yield Call(
-                node,
-                statement,
-                start,
-                end,
-                (node.func.attr if isinstance(node.func, cst.Attribute) else node.func).value,
-                self.code(node.func.value) if method else "",  # type: ignore[union-attr]
-                tuple(self.code(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for arg in node.args),
-                guards,
-            )
+            if isinstance(node.func, cst.Attribute):
+                name, receiver = node.func.attr.value, self.code(node.func.value)
+            else:
+                name, receiver = node.func.value, ""
+            args = tuple(self.code(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for arg in node.args)
+            yield Call(node, statement, *self.place(node), name, receiver, args, guards)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def place(self, node: cst.CSTNode) -> tuple[Position, Position]:
         """From where to where a node reaches."""
-        found = self._positions[node]
-        return (
-            Position(found.start.line, found.start.column + 1),
-            Position(found.end.line, found.end.column + 1),
-        )
+        for chunk in reversed(self._chunks):
+            found = chunk.positions.get(node)
+            if found is not None:
+                start, end = found.start, found.end
+                rows = chunk.rows_before
+                return Position(start.line + rows, start.column + 1), Position(end.line + rows, end.column + 1)
+        raise KeyError(node)
 
     def code(self, node: cst.CSTNode) -> str:
         """A node as the source writes it."""
-        return self.module.code_for_node(node)
+        return _NOTHING.code_for_node(node)
 
     def text(self, start: Position, end: Position) -> str:
         """What stands between two places."""
@@ -210,6 +220,15 @@ class Tree:
         calls = statement.calls if statement is not None else ()
         exact = [call for call in calls if (call.start, call.end) == (start, end)]
         return exact[0] if exact else next((call for call in reversed(calls) if call.start == start), None)
+
+    def function_at(self, position: Position) -> str:
+        """The qualified name of the function that a row belongs to, that of the module where it is none."""
+        names: list[str] = []
+        for statement in self.statements:
+            if isinstance(statement.node, (cst.FunctionDef, cst.ClassDef)):
+                if statement.start.row <= position.row <= statement.end.row:
+                    names.append(statement.node.name.value)
+        return ".".join(names) or MODULE
 
     def within(self, function: Statement | None) -> list[Statement]:
         """The statements of a function (of the module, for None), those of functions in it left out."""
@@ -248,7 +267,8 @@ class Tree:
     @property
     def step(self) -> str:
         """One level of indentation."""
-        return self.module.default_indent
+        indented = (chunk.module.default_indent for chunk in self._chunks if chunk.module.body)
+        return next((indent for indent in indented if indent != _NOTHING.default_indent), _NOTHING.default_indent)
 
     def replace(self, statement: Statement, code: Sequence[str]) -> Edit | None:
         """Put lines in the place of a statement and the comment behind it."""
@@ -319,6 +339,40 @@ class Tree:
         if "\n" in text and ('"""' in text or "'''" in text):
             return None
         return [line.removeprefix(indent) for line in text.split("\n")]
+
+
+_NOTHING = cst.Module([])
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A statement of the module, parsed for itself."""
+
+    rows_before: int
+    module: cst.Module
+    positions: Mapping[cst.CSTNode, CodeRange]
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str, _occurrence: int) -> tuple[cst.Module, Mapping[cst.CSTNode, CodeRange]]:
+    # Positions cost as much as the analysis: one fix leaves all other functions of a file as they are. What stands in a
+    # file twice is parsed twice, since a node has one place.
+    module = cst.parse_module(text)
+    return module, MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+
+
+def _top_level(text: str) -> Iterator[tuple[int, int]]:
+    """The first and last rows of the statements of a module, those that share a row as one."""
+    first = last = 0
+    for node in ast.parse(text).body:
+        start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+        if start > last:
+            if last:
+                yield first, last
+            first = start
+        last = max(last, node.end_lineno or node.lineno)
+    if last:
+        yield first, last
 
 
 #: Calls that a condition or the head of a loop may make without it mattering whether they are made once more.

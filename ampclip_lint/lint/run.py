@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
 
 
+#: File and qualified name.
+Function = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Program:
     """The files of a run, which can be analysed again with other texts in some of them."""
@@ -28,24 +32,29 @@ class Program:
     given: frozenset[str]
     """The files that the paths stand for; the others are only imported."""
     models: Mapping[str, str]
-    reach: Mapping[str, frozenset[str]]
-    """For each file with functions of its own, the files whose functions are read as part of them."""
+    reach: Mapping[Function, frozenset[Function]]
+    """For each function that was read for its own sake, those that were read as part of it, and itself."""
     codes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The codes that are shown for each file."""
     pedantic: bool = False
     """Whether what is only possible is shown."""
 
     def findings(
-        self, changed: Mapping[str, SourceFile], files: Collection[str], entries: Collection[str]
+        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
     ) -> list[Diagnostic] | None:
         """
-        What the rules say of the `files` as one program, `entries` read for their own sake, with the `changed` texts.
+        What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
+        with the files that these came past.
 
-        All rules speak, of what is possible too. None where something crashes, or a text is no Python.
+        All rules speak, of what is possible too. None where something crashes.
         """
-        texts = {name: changed.get(name, self.sources[name]) for name in self.sources if name in files}
+        files = set(self.sources)
+        if roots is not None:
+            files = {name for root in roots for name, _ in self.reach.get(root, (root,))} | changed.keys()
+        texts = {name: changed.get(name, source) for name, source in self.sources.items() if name in files}
         codes = frozenset(self.rules)
-        judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=entries, models=self.models)
+        judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=self.given, models=self.models)
+        judge.roots = roots
         judge.run(list(texts.values()))
         found = judge.report(lambda _name: codes)
         return None if any(problem.internal for problem in judge.problems) else found
@@ -185,14 +194,15 @@ class _Judge:
         self._unsure_files: set[str] = set()
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
-        self.reach: dict[str, frozenset[str]] = {}
+        self.roots: Collection[Function] | None = None
+        self.reach: dict[Function, frozenset[Function]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
         """Analyse `files` as one program and ask every rule about it."""
         from ampclip_lint.amp.analysis import analyse_program
 
         try:
-            program = analyse_program(files, entries=self.given, models=self.models)
+            program = analyse_program(files, entries=self.given, models=self.models, roots=self.roots)
         except Exception as error:
             if not self.guarded:
                 raise
@@ -221,9 +231,9 @@ class _Judge:
 
     def _ask(self, program: ProgramAnalysis) -> None:
         for function in program.functions:
-            own = function.span.filename
-            names = {own, *(info.module.file.name for info in function.followed)}
-            self.reach[own] = self.reach.get(own, frozenset()) | names
+            own = (function.span.filename, function.name)
+            followed = {(info.module.file.name, info.qualname.replace(".<locals>", "")) for info in function.followed}
+            self.reach[own] = frozenset((own, *followed))
         incomplete = [function for function in program.functions if function.gaps]
         self.incomplete += len(incomplete)
         self._unsure_files.update(function.span.filename for function in incomplete)

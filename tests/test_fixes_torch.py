@@ -1,0 +1,155 @@
+"""
+The fixes of every program in fixtures/ that is wrong: what is left of it, and what torch says of the result.
+
+Each program is fixed by itself, with what it uses of its file, safe and unsafe fixes alike. What no fix is offered for
+is listed here with the reason: a program that loses its fix, or gains one, fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ampclip_lint.fix.apply import fix_all, write
+from ampclip_lint.lint.config import Selection, Settings
+from ampclip_lint.lint.run import RunResult, lint_paths
+from ampclip_lint.testing import Program, judge, judge_overflow, load_module, read_programs
+from ampclip_rules import RULES
+from test_fixture_programs import FOLDERS
+from test_fixture_programs import program as imported
+
+FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("*.py"))
+PROGRAMS = [
+    pytest.param(path, program, id=f"{path.stem}::{program.name}")
+    for path in FIXTURES
+    for program in read_programs(path.read_text(encoding="utf-8"), path.name)
+    if program.name.startswith("bad_")
+]
+WRONG_FOLDERS = [pytest.param(folder, id=folder.name) for folder in FOLDERS if folder.name.startswith("bad_")]
+
+REWRITE = "it has to be written in another way, which no few edits do"
+SEVERAL = "what was meant may be several things"
+NAMES = "scaler or optimizer have no name at the place"
+OTHER = "the call comes from elsewhere: a hook, a callback, an argument, a method under another name"
+
+#: Fixture, then program, to the reason why no fix is offered. `*`: none for any program of the file.
+LEFT: dict[str, dict[str, str]] = {}
+
+#: Folders in fixtures/programs without a fix, with the reason.
+LEFT_FOLDERS: dict[str, str] = {}
+
+#: Every step of these is skipped on the judge's data, so that there is none to look at.
+WITHOUT_STEPS = frozenset(
+    {
+        "bad_continue_on_a_large_norm",
+        "bad_early_return",
+        "bad_gradients_dropped_unchecked",
+        "bad_methods_of_a_wrapper",
+        "bad_nan_guard_returns",
+    }
+)
+#: What these rules flag fares differently from a right program once a gradient overflows.
+OVERFLOW_RULES = frozenset(
+    {"step_bypasses_scaler", "nonfinite_norm_raises", "overflow_hidden", "step_on_scaled_gradients"}
+)
+
+
+def alone(text: str, program: Program) -> str:
+    """A file of programs with one of them, and what that one uses, line for line; others are left empty."""
+    tree = ast.parse(text)
+    definitions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    wanted = [program.name]
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            wanted += [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    used: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name in definitions and name not in used:
+            used.add(name)
+            wanted += [inner.id for inner in ast.walk(definitions[name]) if isinstance(inner, ast.Name)]
+    lines = text.split("\n")
+    for name, node in definitions.items():
+        if name not in used:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - first + 1)
+    return "\n".join(lines)
+
+
+def fixed(path: Path, *extra: str, unsafe: bool = True) -> tuple[RunResult, RunResult]:
+    """What is found before and after the fixes are written."""
+    settings = Settings(selection=Selection(extend_select=extra), isolated=True)
+    before = lint_paths([path], settings)
+    made = fix_all(before, unsafe=unsafe)
+    assert write(made, before.sources_of_all) == []
+    after = lint_paths([path], settings)
+    assert len(before.diagnostics) - len(after.diagnostics) == made.count
+    return before, after
+
+
+def judged(run: Callable[..., object], name: str, *, overflow: bool) -> None:
+    verdict = judge(run)
+    assert verdict.error is None
+    assert verdict.invariant, verdict.rows
+    assert bool(verdict.steps) == (name not in WITHOUT_STEPS)
+    if overflow:
+        after = judge_overflow(run)
+        assert not (after.applied or after.hidden or after.error)
+
+
+@pytest.mark.parametrize(("path", "program"), PROGRAMS)
+def test_a_fixed_program_is_clean_and_does_not_depend_on_the_scale(
+    path: Path, program: Program, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    target = tmp_path / f"{program.name}.py"
+    target.write_text(alone(path.read_text(encoding="utf-8"), program), encoding="utf-8")
+    own = [rule.code for rule in RULES if rule.name.replace("-", "_") == path.stem]
+    before, after = fixed(target, *own)
+    assert before.diagnostics
+    reasons = LEFT.get(path.stem, {})
+    expected = reasons.get(program.name, reasons.get("*"))
+    if expected is None:
+        assert [(found.code, found.span.start.row, found.message) for found in after.diagnostics] == []
+        run = getattr(load_module(target), program.name)
+        judged(run, program.name, overflow=path.stem in OVERFLOW_RULES)
+    else:
+        assert after.diagnostics, "it has a fix: take it from the list"
+
+
+@pytest.mark.parametrize("folder", WRONG_FOLDERS)
+def test_a_fixed_program_of_several_files(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    target = tmp_path / folder.name
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+    before, after = fixed(target)
+    assert before.diagnostics
+    if folder.name in LEFT_FOLDERS:
+        assert after.diagnostics, "it has a fix: take it from the list"
+    else:
+        assert [(found.code, found.span.filename, found.message) for found in after.diagnostics] == []
+        judged(imported(target), folder.name, overflow=False)
+
+
+def test_the_lists_name_what_there_is() -> None:
+    programs = {(path.stem, program.name) for path, program in (parameter.values for parameter in PROGRAMS)}
+    for stem, reasons in LEFT.items():
+        for name in reasons:
+            assert name == "*" or (stem, name) in programs
+    assert LEFT_FOLDERS.keys() <= {folder.name for folder in FOLDERS}
+    assert {name for _, name in programs} >= WITHOUT_STEPS
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_safe_fixes_of_a_whole_file_bring_nothing_new(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / path.name
+    shutil.copy(path, target)
+    before, after = fixed(target, unsafe=False)
+    known = {(found.code, found.span.function, found.message) for found in before.diagnostics}
+    assert {(found.code, found.span.function, found.message) for found in after.diagnostics} <= known
+    assert os.listdir(tmp_path) == [path.name]
