@@ -145,8 +145,9 @@ def test_the_lists_name_what_there_is() -> None:
     assert {name for _, name in programs} >= WITHOUT_STEPS
 
 
-@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_safe_fixes_of_a_whole_file_bring_nothing_new(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stem", ["clip_partial_unscale", "unscale_mid_accumulation", "update_between_steps"])
+def test_safe_fixes_of_a_whole_file_bring_nothing_new(stem: str, tmp_path: Path) -> None:
+    path = FIXTURES[0].with_name(f"{stem}.py")
     target = tmp_path / path.name
     shutil.copy(path, target)
     before, after = fixed(target, unsafe=False)

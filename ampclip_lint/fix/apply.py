@@ -122,19 +122,27 @@ def _shifted(diagnostic: Diagnostic, edits: Sequence[Edit]) -> Diagnostic:
     """A finding that the edits do not touch, in the rows that it has behind them."""
 
     def moved(span: Span) -> Span:
-        return replace(span, start=_row(span, span.start, edits), end=_row(span, span.end, edits))
+        return replace(span, start=_place(span, span.start, edits), end=_place(span, span.end, edits))
 
     trace = tuple(replace(step, span=moved(step.span)) for step in diagnostic.trace)
     return replace(diagnostic, span=moved(diagnostic.span), trace=trace)
 
 
-def _row(span: Span, position: Position, edits: Sequence[Edit]) -> Position:
+def _place(span: Span, position: Position, edits: Sequence[Edit]) -> Position:
     rows = sum(
         edit.content.count("\n") - (edit.span.end.row - edit.span.start.row)
         for edit in edits
         if (edit.span.filename, edit.span.cell) == (span.filename, span.cell) and edit.span.end <= position
     )
-    return replace(position, row=position.row + rows)
+    columns = sum(
+        len(edit.content) - (edit.span.end.column - edit.span.start.column)
+        for edit in edits
+        if (edit.span.filename, edit.span.cell) == (span.filename, span.cell)
+        and edit.span.start.row == edit.span.end.row == position.row
+        and edit.span.end <= position
+        and "\n" not in edit.content
+    )
+    return Position(position.row + rows, position.column + columns)
 
 
 def diff(fixed: Fixed, sources: Mapping[str, SourceFile]) -> Iterator[str]:

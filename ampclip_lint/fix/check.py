@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit, Fix, Span
+from ampclip_lint.fix.candidate import Candidate, without_suppression
 from ampclip_lint.fix.document import NotEditable, edited
-from ampclip_lint.fix.propose import Candidate, candidates
-from ampclip_lint.fix.scene import Scene
-from ampclip_lint.fix.tree import Tree
 from ampclip_lint.lint.run import Function, Program
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.notebook import read_source
 from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes
+
+if TYPE_CHECKING:
+    from ampclip_lint.fix.tree import Tree
 
 #: So many candidates are tried for one finding.
 MOST_CANDIDATES = 60
@@ -58,10 +58,7 @@ class Workspace:
 
     def fix(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
         """The first candidate of these kinds for a finding that proves right."""
-        if self.tree(diagnostic.span.filename) is None:
-            return None
-        found = candidates(Scene(diagnostic, self.tree))
-        eligible = (candidate for candidate in found if candidate.applicability in wanted)
+        eligible = (candidate for candidate in self._candidates(diagnostic) if candidate.applicability in wanted)
         for candidate in islice(eligible, MOST_CANDIDATES):
             if self.budget is not None and self.budget <= 0:
                 return None
@@ -69,6 +66,17 @@ class Workspace:
             if accepted is not None:
                 return accepted
         return None
+
+    def _candidates(self, diagnostic: Diagnostic) -> Iterator[Candidate]:
+        name = diagnostic.span.filename
+        if diagnostic.code == "AMP002":
+            if name in self.program.given and self.bytes_of(name) is not None:
+                yield without_suppression(self.program.sources[name], diagnostic)
+        elif self.tree(name) is not None:
+            from ampclip_lint.fix.propose import candidates
+            from ampclip_lint.fix.scene import Scene
+
+            yield from candidates(Scene(diagnostic, self.tree))
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """From here on the program has these bytes in its files."""
@@ -97,7 +105,11 @@ class Workspace:
             source = self.program.sources.get(name)
             self._trees[name] = None
             if source is not None and name in self.program.given and self.bytes_of(name) is not None:
-                with suppress(cst.ParserSyntaxError, SyntaxError, ValueError, RecursionError, MemoryError):
+                from libcst import ParserSyntaxError
+
+                from ampclip_lint.fix.tree import Tree
+
+                with suppress(ParserSyntaxError, SyntaxError, ValueError, RecursionError, MemoryError):
                     self._trees[name] = Tree(source)
         return self._trees[name]
 
@@ -118,9 +130,14 @@ class Workspace:
             except NotEditable:
                 return None
             source = read_source(name, self.program.sources[name].path, files[name])
-            if not isinstance(source, SourceFile) or not _is_python(source):
+            if not isinstance(source, SourceFile) or _dump(source) is None:
                 return None
             changed[name] = source
+        fix = Fix(candidate.message, tuple(edit for own in edits.values() for edit in own), candidate.applicability)
+        if target.code == "AMP002":
+            # A comment that silences nothing: without it the program is the same, and so is what is found in it.
+            same = all(_dump(self.program.sources[name]) == _dump(source) for name, source in changed.items())
+            return Accepted(fix, files, (target,), ()) if same else None
         touched = frozenset(
             (edit.span.filename, tree.function_at(position))
             for edit in candidate.edits
@@ -128,10 +145,7 @@ class Workspace:
             if (tree := self.tree(edit.span.filename)) is not None
         )
         found = self._better(changed, touched, target)
-        if found is None:
-            return None
-        fix = Fix(candidate.message, tuple(edit for own in edits.values() for edit in own), candidate.applicability)
-        return Accepted(fix, files, *found)
+        return None if found is None else Accepted(fix, files, *found)
 
     def _shown(self, edit: Edit) -> Edit | None:
         """The edit in rows as users see them; None where the text of a notebook is not what its cells hold."""
@@ -193,9 +207,9 @@ class Workspace:
         yield None
 
 
-def _is_python(source: SourceFile) -> bool:
+def _dump(source: SourceFile) -> str | None:
+    """What a text means as Python; None where it is none."""
     try:
-        ast.parse(source.text)
+        return ast.dump(ast.parse(source.text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None

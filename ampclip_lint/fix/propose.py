@@ -8,37 +8,26 @@ at: a candidate is *safe* if only the wrong call changes, and *unsafe* if it dec
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import libcst as cst
 
-from ampclip_lint.diagnostics import Applicability, Edit, Position
+from ampclip_lint.diagnostics import Applicability, Edit
+from ampclip_lint.fix.candidate import Candidate
 from ampclip_lint.fix.scene import Pair, Scene, common_block, member
 from ampclip_lint.fix.tree import Block, Call, Statement, Tree
 
 SAFE, UNSAFE = Applicability.SAFE, Applicability.UNSAFE
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A guess; its edits are in rows of the texts of the files."""
-
-    message: str
-    edits: tuple[Edit, ...]
-    applicability: Applicability
-
-
-Proposer = Callable[[Scene], Iterator["Candidate | None"]]
+Proposer = Callable[[Scene], Iterator[Candidate | None]]
 
 
 def candidates(scene: Scene) -> Iterator[Candidate]:
     """The candidates for a finding, the best first, none twice."""
     seen: set[tuple[Edit, ...]] = set()
     propose = TABLE.get(scene.diagnostic.code)
-    if propose is None or (scene.statement is None and scene.diagnostic.code != "AMP002"):
+    if propose is None or scene.statement is None:
         return
     for candidate in propose(scene):
         if candidate is not None and candidate.edits not in seen:
@@ -747,44 +736,8 @@ def _let_overflow_pass(scene: Scene) -> Iterator[Candidate | None]:
                 yield _candidate(message, [scene.tree.edit(start, end, "")], UNSAFE)
 
 
-# --- AMP002
-
-
-def _unneeded_comment(scene: Scene) -> Iterator[Candidate | None]:
-    """Remove a code from a comment, or the comment with its last code; what other tools read stays."""
-    tree, (start, end) = scene.tree, scene.place_of(scene.tree, scene.diagnostic.span)
-    line = tree.lines[start.row - 1]
-    code = line[start.column - 1 : end.column - 1]
-    before, after = line[: start.column - 1], line[end.column - 1 :]
-    message = f"remove `{code}`"
-    if rest := _NEXT_CODE.match(after):
-        after = after[rest.end() :]
-        yield _candidate(message, [tree.edit(start, Position(start.row, len(line) - len(after) + 1), "")], SAFE)
-        return
-    if rest := _CODE_BEFORE.search(before):
-        yield _candidate(message, [tree.edit(Position(start.row, rest.start() + 1), end, "")], SAFE)
-        return
-    hash_at = before.rindex("#")
-    next_hash = after.find("#")
-    stop = len(line) if next_hash < 0 else len(line) - len(after) + next_hash
-    kept = before[:hash_at].rstrip()
-    message = "remove the comment"
-    if not kept and next_hash < 0:
-        yield _candidate(message, [tree.rows(start.row, start.row)], SAFE)
-        return
-    first = hash_at if next_hash >= 0 else len(kept)
-    edit = tree.edit(Position(start.row, first + 1), Position(start.row, stop + 1), "")
-    yield _candidate(message, [edit], SAFE)
-
-
-#: What stands between a code and the next one, or the one before, in one list.
-_NEXT_CODE = re.compile(r"[\s,]+(?=[A-Za-z]+[0-9]+(?![\w]))")
-_CODE_BEFORE = re.compile(r"(?<=[0-9])[\s,]+$")
-
-
 #: The candidates for each code; for the codes that are not here there are none.
 TABLE: dict[str, Proposer] = {
-    "AMP002": _unneeded_comment,
     "AMP101": _unscale_first,
     "AMP102": _unscale_first,
     "AMP103": _clip_before_step,

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from ampclip_lint.diagnostics import Diagnostic, Position, Span
+from ampclip_lint.diagnostics import Diagnostic
+from ampclip_lint.fix.candidate import place_of
 from ampclip_lint.fix.tree import PURE, Block, Call, Statement, Tree
 
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -40,18 +41,11 @@ class Scene:
         tree = tree_of(span.filename)
         assert tree is not None
         self.tree = tree
-        self.call = tree.call_at(*self.place_of(tree, span))
-        self.statement = tree.at(self.place_of(tree, span)[0])
+        self.call = tree.call_at(*place_of(tree.source, span))
+        self.statement = tree.at(place_of(tree.source, span)[0])
         named = [name for quoted in _QUOTED.findall(diagnostic.message) for name in quoted.split(", ")]
         #: The objects that the message names; `o (2)` is the second of what `o` stands for.
         self.named = list(dict.fromkeys(re.sub(r" \(\d+\)$", "", name) for name in named))
-
-    @staticmethod
-    def place_of(tree: Tree, span: Span) -> tuple[Position, Position]:
-        """A span as users see it, in rows of the text of the file."""
-        first = next((cell.first for cell in tree.source.cells if cell.number == span.cell), 1)
-        start, end = (Position(at.row + first - 1, at.column) for at in (span.start, span.end))
-        return start, end
 
     # -- functions --------------------------------------------------------------------------------------------------
 
@@ -61,7 +55,7 @@ class Scene:
         found = []
         for step in self.diagnostic.trace:
             tree = self._tree_of(step.span.filename)
-            statement = tree.at(self.place_of(tree, step.span)[0]) if tree is not None else None
+            statement = tree.at(place_of(tree.source, step.span)[0]) if tree is not None else None
             if tree is not None and statement is not None:
                 found.append((tree, statement))
         return found

@@ -16,6 +16,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ampclip_lint.diagnostics import Edit, Position, Span
+from ampclip_lint.fix.candidate import without_rows
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.source import SourceFile
 
@@ -300,7 +301,7 @@ class Tree:
             if index + 1 < len(block.statements) and block.statements[index + 1].start.row == statement.end.row:
                 return self.edit(statement.start, block.statements[index + 1].start, "")
             return self.edit(block.statements[index - 1].end, statement.end, "")
-        return self.rows(statement.start.row, statement.end.row)
+        return without_rows(self.source, statement.start.row, statement.end.row)
 
     @staticmethod
     def _is_husk(owner: Statement) -> bool:
@@ -308,17 +309,6 @@ class Tree:
         if len(owner.blocks) != 1 or isinstance(owner.node, (cst.FunctionDef, cst.ClassDef, cst.While, cst.Try)):
             return False
         return not any(call.name not in PURE for call in owner.calls)
-
-    def rows(self, first: int, last: int) -> Edit:
-        """Take whole rows out, in a notebook without leaving their cell."""
-        shown = self.source.shown(Span(self.source.name, Position(last, 1), Position(last, 1)))
-        part = self.source.part(shown.cell)
-        if shown.start.row < len(part):
-            return self.edit(Position(first, 1), Position(last + 1, 1), "")
-        end = Position(last, len(self.lines[last - 1]) + 1)
-        if shown.start.row - (last - first) > 1:
-            return self.edit(Position(first - 1, len(self.lines[first - 2]) + 1), end, "")
-        return self.edit(Position(first, 1), end, "")
 
     def lifted(self, statement: Statement) -> Statement:
         """What goes where a statement goes: the loop or branch that holds nothing else."""
