@@ -38,10 +38,118 @@ NAMES = "scaler or optimizer have no name at the place"
 OTHER = "the call comes from elsewhere: a hook, a callback, an argument, a method under another name"
 
 #: Fixture, then program, to the reason why no fix is offered. `*`: none for any program of the file.
-LEFT: dict[str, dict[str, str]] = {}
+LEFT: dict[str, dict[str, str]] = {
+    "backward_without_scale": {
+        "bad_penalty_in_helper": NAMES,
+        "bad_sum_of_scaled_and_plain": SEVERAL,
+        "bad_conditional_receiver": SEVERAL,
+    },
+    "clip_before_unscale": {
+        "bad_methods_under_their_own_names": OTHER,
+    },
+    "clip_mid_accumulation": {
+        "bad_trainer_class": NAMES,
+        "bad_in_helper": NAMES,
+    },
+    "clip_threshold_unit": {
+        "bad_norm_taken_while_scaled": SEVERAL,
+        "bad_threshold_divided_by_the_scale": SEVERAL,
+        "bad_threshold_scaled_under_another_option": SEVERAL,
+        "bad_after_division_by_hand": SEVERAL,
+        "bad_one_of_two_optimizers": SEVERAL,
+        "bad_norm_returned_while_scaled": SEVERAL,
+    },
+    "closure_with_scaler": {"*": REWRITE},
+    "double_step": {
+        "bad_step_again_after_update": SEVERAL,
+        "bad_one_optimizer_under_two_keys": SEVERAL,
+        "bad_tail_flush_after_a_full_window": SEVERAL,
+        "bad_optimizer_twice_in_a_list": SEVERAL,
+    },
+    "edit_while_scaled": {
+        "bad_penalty_of_scaled_gradients": REWRITE,
+        "bad_penalty_of_outputs_scaled_by_map": REWRITE,
+    },
+    "nonfinite_norm_raises": {
+        "bad_raise_if_the_norm_is_not_finite": REWRITE,
+        "bad_raise_if_nan_or_inf": REWRITE,
+        "bad_assert_that_the_norm_is_finite": REWRITE,
+        "bad_error_if_nonfinite_by_place": REWRITE,
+        "bad_raise_in_a_helper": REWRITE,
+        "bad_raise_for_each_parameter": REWRITE,
+        "bad_raise_before_unscale": REWRITE,
+    },
+    "overflow_hidden": {
+        "bad_bound_carries_the_scale": SEVERAL,
+        "bad_parameter_hook": OTHER,
+        "bad_post_accumulate_hook": OTHER,
+    },
+    "per_tensor_clip": {
+        "bad_each_named_parameter": REWRITE,
+        "bad_each_child": REWRITE,
+        "bad_trainer_class": REWRITE,
+        "bad_comprehension": REWRITE,
+        "bad_parameters_of_groups": REWRITE,
+        "bad_in_helper": REWRITE,
+    },
+    "returned_norm_misread": {"*": REWRITE},
+    "scaled_norm_read": {
+        "bad_rebound_loss_logged": REWRITE,
+        "bad_norm_returned_from_the_step": REWRITE,
+        "bad_total_of_scaled_losses": REWRITE,
+    },
+    "scaler_mismatch": {
+        "bad_scaler_renewed_after_backward": SEVERAL,
+    },
+    "scaler_recreated": {
+        "bad_built_for_one_call": REWRITE,
+        "bad_built_in_a_helper": REWRITE,
+        "bad_attribute_set_in_every_step": REWRITE,
+        "bad_factory_called_in_the_loop": REWRITE,
+        "bad_context_of_a_step": REWRITE,
+    },
+    "stale_scale_read": {"*": REWRITE},
+    "step_bypasses_scaler": {
+        "bad_divided_by_hand": SEVERAL,
+        "bad_step_in_helper": NAMES,
+        "bad_the_third_pair_is_divided_by_hand": SEVERAL,
+    },
+    "step_on_scaled_gradients": {
+        "bad_step_in_helper": NAMES,
+    },
+    "step_without_gradients": {
+        "bad_step_before_backward": SEVERAL,
+        "bad_cleared_by_hand_before_step": SEVERAL,
+        "bad_other_model_s_optimizer": SEVERAL,
+        "bad_tail_flush_of_nothing": SEVERAL,
+        "bad_unscale_before_the_first_scale": SEVERAL,
+        "bad_step_before_the_backward_it_clears": SEVERAL,
+        "bad_no_backward_in_the_scaled_arm": SEVERAL,
+        "bad_backward_only_in_the_other_arm": SEVERAL,
+    },
+    "unscale_mid_accumulation": {
+        "bad_norm_logged_mid_window": SEVERAL,
+    },
+    "update_mid_accumulation": {
+        "bad_update_of_the_other_optimizer": SEVERAL,
+        "bad_restored_between_micro_batches": SEVERAL,
+        "bad_critic_updates_while_the_generator_accumulates": SEVERAL,
+        "bad_each_optimizer_has_its_own_window": SEVERAL,
+    },
+    "update_without_check": {
+        "bad_update_where_nothing_was_scaled": SEVERAL,
+        "bad_scaled_loss_is_dropped": SEVERAL,
+        "bad_update_behind_the_loop_without_any_step": SEVERAL,
+    },
+}
 
 #: Folders in fixtures/programs without a fix, with the reason.
-LEFT_FOLDERS: dict[str, str] = {}
+LEFT_FOLDERS: dict[str, str] = {
+    "bad_callback_list": OTHER,
+    "bad_engine_backward": NAMES,
+    "bad_gradient_penalty": REWRITE,
+    "bad_loss_scaler_wrapper": SEVERAL,
+}
 
 #: Every step of these is skipped on the judge's data, so that there is none to look at.
 WITHOUT_STEPS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -175,11 +175,10 @@ class Workspace:
             found = self._findings(changed, roots)
             if found is None:
                 return None
-            before, after = Counter(map(key_of, known)), Counter(map(key_of, found))
-            if after[key_of(target)] >= before[key_of(target)]:
+            if _number(found, target) >= _number(known, target):
                 return None
-            gained = after - before
-            if any(self._counts(diagnostic, target) for diagnostic in found if gained[key_of(diagnostic)]):
+            gained = Counter(map(_shade, found)) - Counter(map(_shade, known))
+            if any(self._counts(diagnostic, target) for diagnostic in found if gained[_shade(diagnostic)]):
                 return None
             return tuple(known), tuple(found)
         return None
@@ -205,6 +204,15 @@ class Workspace:
         if all(name != MODULE for _, name in touched):
             yield frozenset(root for root, reached in reach.items() if reached & touched)
         yield None
+
+
+def _number(found: Iterable[Diagnostic], target: Diagnostic) -> int:
+    return sum(key_of(diagnostic) == key_of(target) for diagnostic in found)
+
+
+def _shade(diagnostic: Diagnostic) -> tuple[Key, Confidence]:
+    # What was only possible and is certain now is new.
+    return key_of(diagnostic), diagnostic.confidence
 
 
 def _dump(source: SourceFile) -> str | None:

@@ -315,10 +315,24 @@ def _divide_once(scene: Scene) -> Iterator[Candidate | None]:
     for code, pair in _optimizer_loops(tree, scene, divided):
         message = f"let `{pair.scaler}.unscale_({pair.optimizer})` divide"
         yield _candidate(message, [tree.replace(divided, code)], UNSAFE)
+    yield from _instead_of_a_helper(scene, divided)
     yield _candidate("remove the division by hand", [tree.remove(divided)], UNSAFE)
     for other, call in scene.all_of("unscale_"):
         found = other.lifted(call.statement)
         yield _candidate("remove the `unscale_`", [other.remove(found)], UNSAFE)
+
+
+def _instead_of_a_helper(scene: Scene, divided: Statement) -> Iterator[Candidate | None]:
+    """Where a function does nothing but divide, its call is what stands for `unscale_`."""
+    function = divided.function
+    if function is None or [block.statements for block in function.blocks] != [[divided]]:
+        return
+    for tree, caller in scene.entering(function):
+        if isinstance(caller.node, cst.Expr):
+            for pair in scene.pairs(tree, caller)[:3]:
+                for code, _ in _unscale_code(scene, tree, caller, pair):
+                    message = f"let `{pair.scaler}.unscale_({pair.optimizer})` divide"
+                    yield _candidate(message, [tree.replace(caller, code)], UNSAFE)
 
 
 def _is_loop_over_gradients(tree: Tree, place: Statement) -> bool:

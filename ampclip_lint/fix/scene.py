@@ -144,7 +144,8 @@ class Scene:
     def optimizers(self) -> list[str]:
         """What is used as an optimizer, those first that the message names."""
         used = [call.args[0] for _, call in self.all_of("unscale_", "step") if call.args]
-        used += [call.receiver for _, call in self.all_of("zero_grad", "step") if not call.args]
+        used += [call.receiver for _, call in self.all_of("zero_grad")]
+        used += [call.receiver for _, call in self.all_of("step") if not call.args]
         return self._named_first(name for name in used if name not in self.scalers and re.fullmatch(_NAME, name))
 
     def _named_first(self, used: Iterable[str]) -> list[str]:
