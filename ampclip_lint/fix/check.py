@@ -200,9 +200,13 @@ class Workspace:
 
     def _parts(self, touched: frozenset[Function]) -> Iterator[frozenset[Function] | None]:
         """What to analyse again: first only the functions that come past a touched one, then all."""
-        reach = self.program.reach
-        if all(name != MODULE for _, name in touched):
-            yield frozenset(root for root, reached in reach.items() if reached & touched)
+        # What a module does outside of functions may concern all that are in it.
+        whole = {file for file, name in touched if name == MODULE}
+        yield frozenset(
+            root
+            for root, reached in self.program.reach.items()
+            if reached & touched or any(file in whole for file, _ in reached)
+        )
         yield None
 
 

@@ -492,14 +492,16 @@ def _scale_backward(scene: Scene) -> Iterator[Candidate | None]:
             if scaled is None:
                 continue
             edit, message = scaled, f"scale the loss: `{scaled.content}`"
-            # In an arm beside one that scales, the plain backward may be meant, and the step be what is wrong.
+            # In an arm beside one that scales, or for when that fails, the plain backward may be meant, and the step be
+            # what is wrong.
             other = call.statement.block.other
             beside = other is not None and any(
                 found.receiver == scaler and member(other, found.statement) in other.statements
                 for _, found in scene.all_of("scale")
                 if _is_in(found.statement, other)
             )
-            kind = UNSAFE if beside else SAFE
+            handled = any(isinstance(owner.node, cst.Try) for owner in call.statement.enclosing)
+            kind = UNSAFE if beside or handled else SAFE
             for other_tree, dropped in scene.all_of("scale"):
                 if dropped.is_statement and dropped.receiver == scaler:
                     gone = other_tree.remove(dropped.statement)

@@ -136,8 +136,10 @@ class Scene:
     @cached_property
     def scalers(self) -> list[str]:
         """What is used as a scaler, those first that the message names."""
-        used = [call.receiver for _, call in self.all_of("scale", "unscale_", "update") if call.receiver]
+        used = [call.receiver for _, call in self.all_of("scale", "unscale_") if call.receiver]
         used += [call.receiver for _, call in self.all_of("step") if call.receiver and call.args]
+        # Meters and progress bars are updated, too.
+        used += [call.receiver for _, call in self.all_of("update") if call.receiver in self.named]
         return self._named_first(name for name in used if not name.endswith(")"))
 
     @cached_property
