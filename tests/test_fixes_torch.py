@@ -8,9 +8,11 @@ is listed here with the reason: a program that loses its fix, or gains one, fail
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from ampclip_lint.fix.apply import fix_all, write
 from ampclip_lint.lint.config import Selection, Settings
 from ampclip_lint.lint.run import RunResult, lint_paths
-from ampclip_lint.testing import Program, judge, judge_overflow, load_module, read_programs
+from ampclip_lint.testing import Program, ProgramError, judge, judge_overflow, load_module, read_programs
 from ampclip_rules import RULES
 from test_fixture_programs import FOLDERS
 from test_fixture_programs import program as imported
@@ -210,10 +212,23 @@ def judged(run: Callable[..., object], name: str, *, overflow: bool) -> None:
         assert not (after.applied or after.hidden or after.error)
 
 
+def flags(run: Callable[..., object]) -> Iterator[Callable[..., object]]:
+    """The program with each of its flags the other way round."""
+    for name, parameter in inspect.signature(run).parameters.items():
+        if isinstance(parameter.default, bool):
+            yield functools.wraps(run)(functools.partial(run, **{name: not parameter.default}))
+
+
+def works(run: Callable[..., object]) -> bool:
+    try:
+        verdict = judge(run)
+    except ProgramError:  # it does not run without a scaler either
+        return False
+    return verdict.error is None and verdict.invariant
+
+
 @pytest.mark.parametrize(("path", "program"), PROGRAMS)
-def test_a_fixed_program_is_clean_and_does_not_depend_on_the_scale(
-    path: Path, program: Program, tmp_path: Path
-) -> None:
+def test_a_fixed_program_is_clean_and_scale_invariant(path: Path, program: Program, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     target = tmp_path / f"{program.name}.py"
     target.write_text(alone(path.read_text(encoding="utf-8"), program), encoding="utf-8")
@@ -226,6 +241,8 @@ def test_a_fixed_program_is_clean_and_does_not_depend_on_the_scale(
         assert [(found.code, found.span.start.row, found.message) for found in after.diagnostics] == []
         run = getattr(load_module(target), program.name)
         judged(run, program.name, overflow=path.stem in OVERFLOW_RULES)
+        for old, new in zip(flags(getattr(load_module(path), program.name)), flags(run)):
+            assert works(new) or not works(old), "what was right with another flag is not any more"
     else:
         assert after.diagnostics, "it has a fix: take it from the list"
 

@@ -139,7 +139,8 @@ class Scene:
         used = [call.receiver for _, call in self.all_of("scale", "unscale_") if call.receiver]
         used += [call.receiver for _, call in self.all_of("step") if call.receiver and call.args]
         # Meters and progress bars are updated, too.
-        used += [call.receiver for _, call in self.all_of("update") if call.receiver in self.named]
+        updated = [call.receiver for _, call in self.all_of("update")]
+        used += [name for name in updated if name in self.named or "scaler" in name.lower()]
         return self._named_first(name for name in used if not name.endswith(")"))
 
     @cached_property
