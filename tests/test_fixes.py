@@ -586,7 +586,7 @@ def test_statements_know_their_guards_and_functions() -> None:
     guards = {name: calls[name].statement.block.guard for name in "xyzw"}  # type: ignore[attr-defined]
     assert guards == {"x": "self.a", "y": "self.a", "z": "self.b", "w": None}
     assert (calls["p"].guards, calls["r"].guards) == (("q",), ("not (q)",))  # type: ignore[attr-defined]
-    assert [tree.function_at(Position(row, 1)) for row in (1, 4, 12, 17)] == ["<module>", "A", "A.f", "g"]
+    assert [tree.function_at(row) for row in (1, 4, 12, 17)] == ["<module>", "A", "A.f", "g"]
 
 
 @pytest.mark.parametrize(

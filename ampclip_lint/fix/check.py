@@ -21,8 +21,10 @@ from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes
 if TYPE_CHECKING:
     from ampclip_lint.fix.tree import Tree
 
-#: So many candidates are tried for one finding.
+#: So many candidates are tried for one finding, until so many functions were analysed again: one that shows only in all
+#: of a large program has few.
 MOST_CANDIDATES = 60
+MOST_FUNCTIONS = 1_000
 
 #: What a finding is wherever it stands: a fix may move or rewrite its line.
 Key = tuple[str, str, str, str]
@@ -53,14 +55,16 @@ class Workspace:
     """So many functions may be analysed again; None for any number."""
     data: dict[str, bytes | None] = field(default_factory=dict)
     """What stands in the files, with the fixes so far; None where that is not what was analysed."""
+    _spent: int = 0
     _trees: dict[str, Tree | None] = field(default_factory=dict)
     _known: dict[frozenset[Function] | None, list[Diagnostic] | None] = field(default_factory=dict)
 
     def fix(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
         """The first candidate of these kinds for a finding that proves right."""
         eligible = (candidate for candidate in self._candidates(diagnostic) if candidate.applicability in wanted)
+        self._spent = 0
         for candidate in islice(eligible, MOST_CANDIDATES):
-            if self.budget is not None and self.budget <= 0:
+            if self._spent > MOST_FUNCTIONS or (self.budget is not None and self.budget <= 0):
                 return None
             accepted = self._tried(candidate, diagnostic)
             if accepted is not None:
@@ -130,22 +134,25 @@ class Workspace:
             except NotEditable:
                 return None
             source = read_source(name, self.program.sources[name].path, files[name])
-            if not isinstance(source, SourceFile) or _dump(source) is None:
+            if not isinstance(source, SourceFile) or _tree(source) is None:
                 return None
             changed[name] = source
         fix = Fix(candidate.message, tuple(edit for own in edits.values() for edit in own), candidate.applicability)
         if target.code == "AMP002":
             # A comment that silences nothing: without it the program is the same, and so is what is found in it.
-            same = all(_dump(self.program.sources[name]) == _dump(source) for name, source in changed.items())
+            same = all(_is_same(self.program.sources[name], source) for name, source in changed.items())
             return Accepted(fix, files, (target,), ()) if same else None
-        touched = frozenset(
-            (edit.span.filename, tree.function_at(position))
-            for edit in candidate.edits
-            for position in (edit.span.start, edit.span.end)
-            if (tree := self.tree(edit.span.filename)) is not None
-        )
+        touched = frozenset(function for edit in candidate.edits for function in self._functions_of(edit))
         found = self._better(changed, touched, target)
         return None if found is None else Accepted(fix, files, *found)
+
+    def _functions_of(self, edit: Edit) -> Iterator[Function]:
+        """The functions whose rows an edit changes."""
+        tree = self.tree(edit.span.filename)
+        assert tree is not None
+        start, end = edit.span.start, edit.span.end
+        last = end.row - 1 if end.column == 1 and end.row > start.row else end.row
+        yield from ((edit.span.filename, tree.function_at(row)) for row in {start.row, last})
 
     def _shown(self, edit: Edit) -> Edit | None:
         """The edit in rows as users see them; None where the text of a notebook is not what its cells hold."""
@@ -186,8 +193,10 @@ class Workspace:
     def _findings(
         self, changed: Mapping[str, SourceFile], roots: frozenset[Function] | None
     ) -> list[Diagnostic] | None:
+        number = len(self.program.reach if roots is None else roots)
+        self._spent += number
         if self.budget is not None:
-            self.budget -= len(self.program.reach if roots is None else roots)
+            self.budget -= number
         return self.program.findings(changed, roots)
 
     def _counts(self, gained: Diagnostic, target: Diagnostic) -> bool:
@@ -219,9 +228,15 @@ def _shade(diagnostic: Diagnostic) -> tuple[Key, Confidence]:
     return key_of(diagnostic), diagnostic.confidence
 
 
-def _dump(source: SourceFile) -> str | None:
-    """What a text means as Python; None where it is none."""
+def _tree(source: SourceFile) -> ast.Module | None:
+    """A text as Python; None where it is none."""
     try:
-        return ast.dump(ast.parse(source.text))
+        return ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _is_same(left: SourceFile, right: SourceFile) -> bool:
+    """Whether two texts are the same program."""
+    trees = _tree(left), _tree(right)
+    return None not in trees and ast.dump(trees[0]) == ast.dump(trees[1])  # type: ignore[arg-type]

@@ -222,12 +222,12 @@ class Tree:
         exact = [call for call in calls if (call.start, call.end) == (start, end)]
         return exact[0] if exact else next((call for call in reversed(calls) if call.start == start), None)
 
-    def function_at(self, position: Position) -> str:
+    def function_at(self, row: int) -> str:
         """The qualified name of the function that a row belongs to, that of the module where it is none."""
         names: list[str] = []
         for statement in self.statements:
             if isinstance(statement.node, (cst.FunctionDef, cst.ClassDef)):
-                if statement.start.row <= position.row <= statement.end.row:
+                if statement.start.row <= row <= statement.end.row:
                     names.append(statement.node.name.value)
         return ".".join(names) or MODULE
 
