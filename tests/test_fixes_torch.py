@@ -279,3 +279,11 @@ def test_safe_fixes_of_a_whole_file_bring_nothing_new(stem: str, tmp_path: Path)
     known = {(found.code, found.span.function, found.message) for found in before.diagnostics}
     assert {(found.code, found.span.function, found.message) for found in after.diagnostics} <= known
     assert os.listdir(tmp_path) == [path.name]
+
+
+def test_neighbours_with_the_same_method_names_are_in_nobodys_way(tmp_path: Path) -> None:
+    target = tmp_path / "update_between_steps.py"
+    shutil.copy(FIXTURES[0].with_name(target.name), target)
+    before, after = fixed(target)
+    assert len(before.diagnostics) > 5
+    assert after.diagnostics == ()

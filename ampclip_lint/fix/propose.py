@@ -644,6 +644,9 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
         for place in _outward(step):
             if place.function is statement.function and place is not statement:
                 yield _candidate(message, tree.move_behind(early, place, code), kind)
+    for place in statement.enclosing if scene.diagnostic.code != "AMP405" else ():
+        yield _candidate(message, tree.move_behind(early, place, code), kind)
+    for _, step in reversed(_steps(scene)):
         for entered, caller in scene.entering(step.function):
             if caller is not statement and scene.is_bound(entered, caller, call.receiver):
                 here = kind if caller.function is statement.function else UNSAFE
@@ -656,8 +659,6 @@ def _update_later(scene: Scene) -> Iterator[Candidate | None]:
                 last = [found for found in place.block.statements if _calls_same(found, caller)][-1:]
                 for behind in (place, *last):
                     yield _candidate(message, [gone, entered.after(behind, [f"{name}.update()"])], UNSAFE)
-    for place in statement.enclosing if scene.diagnostic.code != "AMP405" else ():
-        yield _candidate(message, tree.move_behind(early, place, code), kind)
 
 
 def _calls_same(statement: Statement, caller: Statement) -> bool:

@@ -83,7 +83,9 @@ class Scene:
                     if isinstance(sibling.node, cst.FunctionDef):
                         add(tree, sibling)
         for tree, function in list(found.values()):
-            called = {call.name for statement in tree.within(function) for call in statement.calls}
+            made = [call for statement in tree.within(function) for call in statement.calls]
+            # Torch's own methods are no calls of a function that happens to be called like them.
+            called = {call.name for call in made if call.receiver in ("", "self") or call.name not in _PROTOCOL}
             for statement in tree.statements:
                 if isinstance(statement.node, cst.FunctionDef) and statement.node.name.value in called:
                     add(tree, statement)
@@ -220,6 +222,7 @@ def member(block: Block, statement: Statement) -> Statement:
 
 
 _NAME = r"""[A-Za-z_][\w.]*(?:\[(?:"[^"]*"|'[^']*'|\w+)\])*"""
+_PROTOCOL = frozenset({"backward", "scale", "state_dict", "step", "unscale_", "update", "zero_grad"})
 _KEYWORDS = frozenset(
     {"and", "False", "getattr", "hasattr", "in", "is", "isinstance", "len", "None", "not", "or", "True"}
 )
