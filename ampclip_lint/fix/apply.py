@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -69,6 +70,9 @@ class _Fixing:
         #: Nothing else is touched: what a baseline or the settings leave out is nobody's wish.
         self.keys = set(map(key_of, findings))
         self.before: dict[str, bytes] = {}
+        #: How often each file has changed, and how often it had when its findings of a kind were last given up.
+        self.changes: Counter[str] = Counter()
+        self.given_up: dict[Key, int] = {}
 
     def run(self) -> None:
         for _ in range(MOST_ROUNDS):
@@ -81,9 +85,13 @@ class _Fixing:
     def _fix(self, key: Key) -> bool:
         """Fix the findings of one kind, those again that stand where something has moved; whether that was any."""
         index, progress = 0, False
+        _, filename, _, _ = key
+        if self.given_up.get(key) == self.changes[filename]:
+            return False
         while True:
             same = [diagnostic for diagnostic in self.findings if key_of(diagnostic) == key]
             if index >= len(same):
+                self.given_up[key] = self.changes[filename]
                 return progress
             accepted = self.work.fix(same[index], self.wanted)
             if accepted is None:
@@ -94,6 +102,7 @@ class _Fixing:
 
     def _take(self, accepted: Accepted) -> None:
         for name in accepted.files:
+            self.changes[name] += 1
             data = self.work.bytes_of(name)
             assert data is not None
             self.before.setdefault(name, data)
