@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -110,6 +111,9 @@ def main() -> None:
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also when there are findings.")
 @click.option("--pedantic", is_flag=True, help="Also show findings that rest on an assumption.")
+@click.option("--fix", is_flag=True, help="Make the safe fixes, and report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also those that may not be what was meant.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and write nothing.")
 @click.option("--statistics", is_flag=True, help="Count the findings by rule (on standard error).")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked.")
 @click.option("--stdin-filename", help="The name of what is read for the path `-`.")
@@ -154,6 +158,9 @@ def check(
     paths: tuple[str, ...],
     output_format: str,
     output_file: Path | None,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
     statistics: bool,
     show_files: bool,
     exit_zero: bool,
@@ -167,7 +174,7 @@ def check(
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
-    usual = output_format in ("full", "concise") and not (output_file or show_files or write_baseline)
+    usual = output_format in ("full", "concise") and not (output_file or show_files or write_baseline or fix or diff)
     if usual and paths and not any(options.values()):
         from ampclip_lint.lint.quick import nothing_to_find
         from ampclip_lint.lint.result import RunResult
@@ -177,8 +184,11 @@ def check(
             _write_remarks(RunResult(files=files), color, statistics=statistics, quiet=quiet, verbose=verbose)
             sys.exit(0)
 
+    from functools import partial
+
     from ampclip_lint.lint.cache import Cache, default_folder
     from ampclip_lint.lint.run import lint_paths
+    from ampclip_lint.report.formats import WITH_FIXES
 
     with _tool_errors():
         settings = _settings(write_baseline=write_baseline, **options)
@@ -186,13 +196,29 @@ def check(
         if show_files:
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
-        cache = None if no_cache else Cache(cache_dir or default_folder())
+        # What is to be changed is read anew: a result that was kept can't be looked at with other texts.
+        cache = None if no_cache or fix or diff else Cache(cache_dir or default_folder())
+        finish = _offer(stdin) if output_format in WITH_FIXES and not (fix or diff) else None
+        look = partial(lint_paths, targets, settings, jobs=jobs, cache=cache, finish=finish)
         with _progress(quiet=quiet) as progress:
-            result = lint_paths(targets, settings, stdin=stdin, progress=progress, jobs=jobs, cache=cache)
+            result = look(stdin=stdin, progress=progress)
+        if diff:
+            sys.exit(_show_diff(result, stdin, color, unsafe=unsafe_fixes, quiet=quiet))
+        fixed = 0
+        if fix:
+            before = len(result.diagnostics)
+            result, stdin = _fix(result, lambda data: look(stdin=data), stdin, unsafe_fixes)
+            fixed = before - len(result.diagnostics)
+            if output_format in WITH_FIXES:
+                result = _offer(stdin)(result)
         if write_baseline is not None:
             result = _accept(result)
-    _write_findings(result, output_format, output_file, color)
+    # The fixed program has standard output for itself.
+    stream = sys.stderr if fix and stdin is not None else sys.stdout
+    _write_findings(result, output_format, output_file, color, stream)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
+    if not quiet:
+        _write_fixes(result, color, fixed=fixed if fix else None, unsafe=unsafe_fixes)
     if result.missing or any(problem.internal for problem in result.problems):
         sys.exit(2)
     sys.exit(1 if result.failed and not exit_zero else 0)
@@ -260,7 +286,62 @@ def _show_files(targets: Sequence[str], settings: Settings) -> int:
     return 2 if found.missing else 0
 
 
-def _write_findings(result: RunResult, output_format: str, output_file: Path | None, color: str) -> None:
+def _fix(
+    result: RunResult, again: Callable[[bytes | None], RunResult], stdin: bytes | None, unsafe: bool
+) -> tuple[RunResult, bytes | None]:
+    """Write the files with their fixes, and what is found after that; standard input goes to standard output."""
+    from ampclip_lint.fix.apply import fix_all, write
+
+    fixed = fix_all(result, unsafe=unsafe, stdin=stdin)
+    problems = write(fixed, result.sources_of_all)
+    if stdin is not None:
+        read = [name for name, source in result.sources_of_all.items() if source.path is None]
+        stdin = next((fixed.after[name] for name in read if name in fixed.after), stdin)
+        sys.stdout.buffer.write(stdin)
+        sys.stdout.buffer.flush()
+    if fixed.after:
+        result = again(stdin)
+    return replace(result, problems=(*result.problems, *problems)), stdin
+
+
+def _show_diff(result: RunResult, stdin: bytes | None, color: str, *, unsafe: bool, quiet: bool) -> int:
+    from ampclip_lint.fix.apply import diff, fix_all
+    from ampclip_lint.report import summary
+    from ampclip_lint.report.text import clean, plain, write_lines
+
+    fixed = fix_all(result, unsafe=unsafe, stdin=stdin)
+    lines = diff(fixed, result.sources_of_all)
+    shown = map(clean, lines) if sys.stdout.isatty() else lines  # a patch is the bytes of the file
+    write_lines(map(plain, shown), sys.stdout, color=False)
+    _write_remarks(result, color, quiet=True)
+    if not quiet:
+        write_lines(summary.would_fix(fixed.count), sys.stderr, color=False)
+    if result.missing or any(problem.internal for problem in result.problems):
+        return 2
+    return 1 if fixed.after else 0
+
+
+def _offer(stdin: bytes | None) -> Callable[[RunResult], RunResult]:
+    """What tells of each finding how it can be fixed."""
+
+    def offer(result: RunResult) -> RunResult:
+        from ampclip_lint.fix.apply import offered
+
+        return offered(result, stdin)
+
+    return offer
+
+
+def _write_fixes(result: RunResult, color: str, *, fixed: int | None, unsafe: bool) -> None:
+    from ampclip_lint.report import summary
+    from ampclip_lint.report.text import write_lines
+
+    write_lines(summary.fixes(result, fixed, unsafe=unsafe), sys.stderr, color=_colored(sys.stderr, color))
+
+
+def _write_findings(
+    result: RunResult, output_format: str, output_file: Path | None, color: str, stdout: TextIO
+) -> None:
     import io
 
     from ampclip_lint.files import write_atomic
@@ -268,8 +349,8 @@ def _write_findings(result: RunResult, output_format: str, output_file: Path | N
     from ampclip_lint.report.text import write_lines
 
     if output_file is None:
-        colored = output_format in HUMAN and _colored(sys.stdout, color)
-        write_lines(renderer(output_format, _width(sys.stdout))(result), sys.stdout, color=colored)
+        colored = output_format in HUMAN and _colored(stdout, color)
+        write_lines(renderer(output_format, _width(stdout))(result), stdout, color=colored)
         return
     text = io.StringIO()
     write_lines(renderer(output_format)(result), text, color=False)

@@ -38,6 +38,7 @@ class StubFunction:
     name: str
     span: Span
     gaps: list[Note] = field(default_factory=list)
+    followed: tuple[()] = ()
     all_sites: list[StubSite] = field(default_factory=list)
 
     def sites(self, op_type: type) -> list[StubSite]:
@@ -50,7 +51,9 @@ class StubProgram:
     syntax_errors: list[Note] = field(default_factory=list)
 
 
-def analyse_program(files: Sequence[SourceFile], *, entries: object = None, models: object = None) -> StubProgram:
+def analyse_program(
+    files: Sequence[SourceFile], *, entries: object = None, models: object = None, roots: object = None
+) -> StubProgram:
     program = StubProgram()
     for file in files:
         try:

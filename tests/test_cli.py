@@ -387,7 +387,8 @@ def test_unused_suppressions_in_json() -> None:
     ]
     first = findings[0]
     assert (first["code"], first["name"], first["severity"]) == ("AMP002", "unused-suppression", "warning")
-    assert (first["confidence"], first["function"], first["trace"], first["fix"]) == ("definite", None, [], None)
+    assert (first["confidence"], first["function"], first["trace"]) == ("definite", None, [])
+    assert first["fix"]["message"] == "remove `AMP102`"
     assert first["url"] == "docs/rules/unused-suppression.md"
 
 
@@ -462,7 +463,8 @@ def test_json_keys_and_order() -> None:
     assert list(finding["trace"][0]) == ["filename", "cell", "location", "message", "unit"]
     assert finding["trace"][0]["unit"] == "S"
     assert finding["url"] == "docs/rules/clip-before-unscale.md"
-    assert (finding["cell"], finding["fix"], finding["function"]) == (None, None, "fit")
+    assert (finding["cell"], finding["function"]) == (None, "fit")
+    assert list(finding["fix"]) == ["applicability", "message", "edits"]
 
 
 def test_json_without_findings_is_an_empty_array() -> None:

@@ -23,9 +23,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "loops", "syntax", "flow"}, {"libcst"}),
     "lint": ({"", "diagnostics", "files", "loops", "syntax", "amp"}, {"tomli"}),
+    "fix": ({"diagnostics", "files", "syntax", "amp", "lint"}, {"libcst"}),
     "report": ({"", "diagnostics", "loops", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
-    "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "report"}, {"click", "rich"}),
+    "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "fix", "report"}, {"click", "rich"}),
     "__main__": ({"cli"}, set()),
     "": ({"diagnostics", "syntax", "lint"}, set()),  # the package itself
 }

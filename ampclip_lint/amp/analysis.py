@@ -453,11 +453,12 @@ def analyse_program(
     only: str | None = None,
     entries: Collection[str] | None = None,
     models: Mapping[str, str] | None = None,
+    roots: Collection[tuple[str, str]] | None = None,
 ) -> ProgramAnalysis:
     """
     Analyse files as one program; `only`: the qualified name of a function to read as the sole root; `entries`: the
     files whose functions are read for their own sake, by default all; `models`: texts that stand for modules, by their
-    dotted names.
+    dotted names; `roots`: the functions to read as roots, by file and name, if those are known.
     """
     modules: list[ModuleIndex] = []
     problems: list[SyntaxProblem] = []
@@ -484,6 +485,12 @@ def analyse_program(
         return speaks_of_scaling(info) or bool(info.words & modelled[info.module])
 
     functions: list[FunctionAnalysis] = []
+    if roots is not None:
+        named = [(info, info_span(info).filename) for info in every_function(program)]
+        wanted = [info for info, file in named if (file, info.qualname.replace(".<locals>", "")) in roots]
+        functions = [analyse_function(info, program) for info in wanted]
+        _one_fault_a_site(functions)
+        return ProgramAnalysis(functions, problems, program)
     if only is not None:
         wanted = [
             info

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ampclip_lint.diagnostics import Diagnostic
     from ampclip_lint.lint.baseline import Outcome
     from ampclip_lint.lint.rule import Rule
+    from ampclip_lint.lint.run import Program
     from ampclip_lint.syntax.reading import FileProblem
     from ampclip_lint.syntax.source import SourceFile
 
@@ -42,6 +43,13 @@ class RunResult:
     """The rules that were on for any file."""
     registry: Mapping[str, Rule] | None = field(default=None, compare=False)
     """The rules that the run knew, where they are loaded already."""
+    program: Program | None = field(default=None, compare=False)
+    """What was analysed, for those who want to know what other texts would change; not of a result that was kept."""
+
+    @property
+    def sources_of_all(self) -> dict[str, SourceFile]:
+        """Every file that a finding may stand in, by name."""
+        return {**self.sources, **self.commented}
 
     @property
     def rules(self) -> tuple[Rule, ...]:

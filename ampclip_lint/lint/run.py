@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -29,6 +29,46 @@ if TYPE_CHECKING:
 
 #: A run over so many files is kept even where none of them matters.
 _WORTH_KEEPING = 64
+
+#: File and qualified name.
+Function = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files of a run, which can be analysed again with other texts in some of them."""
+
+    rules: Mapping[str, Rule]
+    sources: Mapping[str, SourceFile]
+    given: frozenset[str]
+    """The files that the paths stand for; the others are only imported."""
+    models: Mapping[str, str]
+    reach: Mapping[Function, frozenset[Function]]
+    """For each function that was read for its own sake, those that were read as part of it, and itself."""
+    codes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The codes that are shown for each file."""
+    pedantic: bool = False
+    """Whether what is only possible is shown."""
+
+    def findings(
+        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
+    ) -> list[Diagnostic] | None:
+        """
+        What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
+        with the files that these came past.
+
+        All rules speak, of what is possible too. None where something crashes.
+        """
+        files = set(self.sources)
+        if roots is not None:
+            files = {name for root in roots for name, _ in self.reach.get(root, (root,))} | changed.keys()
+        texts = {name: changed.get(name, source) for name, source in self.sources.items() if name in files}
+        codes = frozenset(self.rules)
+        judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=self.given, models=self.models)
+        judge.roots = roots
+        judge.run(list(texts.values()))
+        found = judge.report(lambda _name: codes)
+        return None if any(problem.internal for problem in judge.problems) else found
 
 
 def lint_source(
@@ -69,6 +109,7 @@ def lint_paths(
     jobs: int = 0,
     cache: Cache | None = None,
     prefiltered: bool = True,
+    finish: Callable[[RunResult], RunResult] | None = None,
 ) -> RunResult:
     """
     Lint files and folders as one program.
@@ -76,6 +117,8 @@ def lint_paths(
     `stdin` is what the path ``-`` stands for. `observe` gets every analysis that the rules are asked about,
     `progress` is told what the run is at. `jobs`: how many processes read files, 0 for one on each processor; not
     `prefiltered`, every file is analysed. What `cache` holds of the same question is not looked for again.
+    `finish` adds to the findings what takes another look at the program, before they are kept; a result from the cache
+    cannot be looked at so.
 
     Raises:
         ToolError: where nothing sensible can be done: a configuration or baseline that can't be used, an unknown code,
@@ -84,7 +127,7 @@ def lint_paths(
     paths = [paths] if isinstance(paths, (str, PathLike)) else paths
     if rules is not None or stdin is not None or observe is not None:
         cache = None  # neither has a name that a later run could ask for
-    asked = [[os.fspath(path) for path in paths], repr(settings), prefiltered]
+    asked = [[os.fspath(path) for path in paths], repr(settings), prefiltered, finish is not None]
     entry = None if cache is None else cache.unchanged(asked)
     known = None if entry is None else recall.attempt(lambda: _recalled(entry))
     if isinstance(known, RunResult):
@@ -126,7 +169,11 @@ def lint_paths(
         models=files.models,
     )
     judge.observe = observe
-    found = _judged(judge, files, rules, codes_of, cache, progress)
+    deciding = None if cache is None or not files.sources else _deciding(judge, files, codes_of, finish is not None)
+    found = None if cache is None or deciding is None else _known(cache, deciding)
+    fresh = found is None
+    if found is None:
+        found = _judged(judge, files, codes_of, progress)
     diagnostics: Sequence[Diagnostic] = found.diagnostics
     baselines: list[Outcome] = []
     if configs.any_baseline:  # a look at every file, for the few projects that have one
@@ -148,7 +195,13 @@ def lint_paths(
         baselines=tuple(baselines),
         codes=tuple(code for code in rules if code in codes),
         registry=rules,
+        program=Program(rules, judge.sources, files.given, files.models, judge.reach, codes_of, settings.pedantic),
     )
+    if fresh and finish is not None:
+        result = finish(result)
+    # What failed may not fail again.
+    if fresh and cache is not None and deciding is not None and not any(p.internal for p in found.problems):
+        cache.learn(deciding, replace(found, diagnostics=result.diagnostics).plain())
     # A run that read little is as quick as a look at what it read. A model may come from a file of its own.
     if cache is not None and not files.models and (result.sources or result.files >= _WORTH_KEEPING):
         watched = (*files.watched, *configs.watched, *own_files(rule_folders(rules)))
@@ -156,45 +209,42 @@ def lint_paths(
     return result
 
 
-def _judged(
-    judge: _Judge,
-    files: Gathered,
-    rules: Mapping[str, Rule],
-    codes_of: Mapping[str, frozenset[str]],
-    cache: Cache | None,
-    progress: Callable[[str], None],
-) -> _Findings:
-    """The findings in the files, from the cache where it has those of the same texts."""
+def _deciding(judge: _Judge, files: Gathered, codes_of: Mapping[str, frozenset[str]], finished: bool) -> str:
+    """All that the findings depend on, in short."""
     from importlib.metadata import version
 
     from ampclip_lint.lint.registry import rule_folders
 
-    sources = judge.sources
-    if cache is not None and files.sources:
-        deciding = digest(
-            [
-                digest_of_contents(own_files(rule_folders(rules), elsewhere=False)),
-                version("libcst"),
-                judge.pedantic,
-                sorted(files.models.items()),
-                [(name, digest([source.text]), sorted(codes_of[name])) for name, source in sources.items()],
-                sorted(files.given & sources.keys()),
-                list(files.sources),
-            ]
-        )
-        entry = cache.known(deciding)
-        known = None if entry is None else recall.attempt(lambda: _Findings.recalled(entry))
-        if isinstance(known, _Findings):
-            return known
+    return digest(
+        [
+            digest_of_contents(own_files(rule_folders(judge.known), elsewhere=False)),
+            version("libcst"),
+            judge.pedantic,
+            finished,
+            sorted(files.models.items()),
+            [(name, digest([source.text]), sorted(codes_of[name])) for name, source in judge.sources.items()],
+            sorted(files.given & judge.sources.keys()),
+            list(files.sources),
+        ]
+    )
+
+
+def _known(cache: Cache, deciding: str) -> _Findings | None:
+    """The findings in the same texts, from the cache."""
+    entry = cache.known(deciding)
+    known = None if entry is None else recall.attempt(lambda: _Findings.recalled(entry))
+    return known if isinstance(known, _Findings) else None
+
+
+def _judged(
+    judge: _Judge, files: Gathered, codes_of: Mapping[str, frozenset[str]], progress: Callable[[str], None]
+) -> _Findings:
+    """The findings in the files."""
     if files.sources:
         progress(f"analysing {len(files.sources)} file{'' if len(files.sources) == 1 else 's'}")
         judge.run(list(files.sources.values()))
     diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
-    found = _Findings(tuple(diagnostics), tuple(judge.problems), judge.suppressed, judge.incomplete)
-    # What failed may not fail again.
-    if cache is not None and files.sources and not any(problem.internal for problem in found.problems):
-        cache.learn(deciding, found.plain())
-    return found
+    return _Findings(tuple(diagnostics), tuple(judge.problems), judge.suppressed, judge.incomplete)
 
 
 @dataclass(frozen=True)
@@ -332,13 +382,15 @@ class _Judge:
         self._unsure_files: set[str] = set()
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
+        self.roots: Collection[Function] | None = None
+        self.reach: dict[Function, frozenset[Function]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
         """Analyse `files` as one program and ask every rule about it."""
         from ampclip_lint.amp.analysis import analyse_program
 
         try:
-            program = analyse_program(files, entries=self.given, models=self.models)
+            program = analyse_program(files, entries=self.given, models=self.models, roots=self.roots)
         except Exception as error:
             if not self.guarded:
                 raise
@@ -368,6 +420,10 @@ class _Judge:
         self.problems.append(FileProblem(where, reason, internal=True))
 
     def _ask(self, program: ProgramAnalysis) -> None:
+        for function in program.functions:
+            own = (function.span.filename, function.name)
+            followed = {(info.module.file.name, info.qualname.replace(".<locals>", "")) for info in function.followed}
+            self.reach[own] = frozenset((own, *followed))
         incomplete = [function for function in program.functions if function.gaps]
         self.incomplete += len(incomplete)
         self._unsure_files.update(function.span.filename for function in incomplete)

@@ -24,6 +24,8 @@ FORMATS = {
 }
 HUMAN = frozenset(("full", "concise"))
 """The formats that people read: only they are coloured."""
+WITH_FIXES = frozenset(("full", "json", "jsonl", "sarif", "github", "junit"))
+"""The formats that tell how a finding can be fixed."""
 
 
 def renderer(name: str, width: int | None = None) -> Renderer:

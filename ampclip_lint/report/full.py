@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ampclip_lint.diagnostics import Diagnostic, TraceStep
+from ampclip_lint.diagnostics import Applicability, Diagnostic, TraceStep
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.concise import headline
 from ampclip_lint.report.place import unit_text
@@ -48,6 +48,9 @@ def _finding(diagnostic: Diagnostic, result: RunResult, width: int | None) -> It
         yield label + step
     if diagnostic.effect is not None:
         yield [(f"{margin} = ", "gutter"), ("effect: ", "note"), HANG, (clean(diagnostic.effect), "")]
+    if diagnostic.fix is not None:
+        option = "--fix" if diagnostic.fix.applicability is Applicability.SAFE else "--fix --unsafe-fixes"
+        yield [(f"{margin} = ", "gutter"), ("fix: ", "note"), HANG, (f"{clean(diagnostic.fix.message)} ({option})", "")]
     yield [(f"{margin} = ", "gutter"), ("help: ", "note"), HANG, (f"ampclip-lint explain {diagnostic.code}", "")]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ampclip_lint.diagnostics import Diagnostic, Position
+from ampclip_lint.diagnostics import Diagnostic, Fix, Position
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.text import Line, plain
 
@@ -41,9 +41,26 @@ def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
             }
             for step in diagnostic.trace
         ],
-        "fix": None,
+        "fix": None if diagnostic.fix is None else _fix(diagnostic.fix),
         "url": diagnostic.url,
         "fingerprint": diagnostic.fingerprint,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability.value,
+        "message": fix.message,
+        "edits": [
+            {
+                "content": edit.content,
+                "filename": edit.span.filename,
+                "cell": edit.span.cell,
+                "location": _position(edit.span.start),
+                "end_location": _position(edit.span.end),
+            }
+            for edit in fix.edits
+        ],
     }
 
 

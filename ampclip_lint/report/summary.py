@@ -82,6 +82,29 @@ def _baseline(outcome: Outcome, *, verbose: bool) -> Iterator[Line]:
             yield plain(f"no longer occurs: {clean(where)}{f' ({count} times)' if count > 1 else ''}")
 
 
+def fixes(result: RunResult, fixed: int | None, *, unsafe: bool) -> Iterator[Line]:
+    """How many findings were fixed (None: nothing was to be), and how many of those that are left can be."""
+    from ampclip_lint.diagnostics import Applicability
+
+    if fixed is not None:
+        yield plain(f"{_count(fixed, 'finding')} fixed." if fixed else "Nothing fixed.")
+    kinds = Counter(found.fix.applicability for found in result.diagnostics if found.fix is not None)
+    safe, hidden = kinds[Applicability.SAFE], kinds[Applicability.UNSAFE]
+    if unsafe:
+        safe, hidden = safe + hidden, 0
+    options = "--fix --unsafe-fixes" if unsafe else "--fix"
+    if safe:
+        more = f" ({hidden} more with --unsafe-fixes)" if hidden else ""
+        yield plain(f"{safe} fixable with {options}{more}.")
+    elif hidden:
+        yield plain(f"{hidden} fixable with --fix --unsafe-fixes.")
+
+
+def would_fix(number: int) -> Iterator[Line]:
+    """The closing line of a run that shows what it would change."""
+    yield plain(f"Would fix {_count(number, 'finding')}." if number else "Nothing to fix.")
+
+
 def _count(number: int, noun: str) -> str:
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else many}"
