@@ -251,6 +251,32 @@ def test_an_output_file_that_cannot_be_written_is_exit_code_2() -> None:
     assert "can't be written" in result.stderr
 
 
+def test_reports_in_other_formats_are_written_beside_the_one_that_is_printed() -> None:
+    write("train.py", BAD)
+    printed = {name: run("check", "--quiet", "--output-format", name).stdout for name in ("github", "json", "concise")}
+    result = run(
+        "check", "--output-format", "github", "--report", "json=out.json", "--report", "concise=a=b.txt", "--quiet"
+    )
+    assert (result.exit_code, result.stdout) == (1, printed["github"])
+    assert Path("out.json").read_text() == printed["json"]
+    assert Path("a=b.txt").read_text() == printed["concise"]
+
+
+@pytest.mark.parametrize("value", ["json", "json=", "=x", "xml=x"])
+def test_a_report_needs_a_format_and_a_file(value: str) -> None:
+    result = run("check", "--report", value)
+    assert result.exit_code == 2
+    assert f"`{value}` is no FORMAT=FILE; formats are full, concise, json" in result.stderr
+    assert os.listdir() == []
+
+
+def test_a_report_that_cannot_be_written_is_exit_code_2() -> None:
+    write("train.py", BAD)
+    result = check("--report", "json=no/such/folder/x.json")
+    assert result.exit_code == 2
+    assert "can't be written" in result.stderr
+
+
 def test_quiet_keeps_problems_and_drops_the_summary() -> None:
     write("train.py", BAD)
     write("bad.py", b"\xe9")
@@ -638,7 +664,7 @@ def test_version() -> None:
 @pytest.fixture
 def explain_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("ampclip_lint.amp.explain")
-    module.trace_text = lambda files, function, models: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
+    module.trace_text = lambda files, function, models, *, width: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
     module.graph_text = lambda files, function, models, *, dot: f"graph {function} {dot}\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ampclip_lint.amp.explain", module)
 
@@ -708,6 +734,7 @@ def completed(line: str) -> list[str]:
 def test_the_shell_completes_commands_options_and_rules() -> None:
     assert completed("ampclip-lint che") == ["plain,check"]
     assert completed("ampclip-lint check --output-format s") == ["plain,sarif"]
+    assert completed("ampclip-lint check --report s") == ["plain,sarif="]
     assert completed("ampclip-lint check --write-b") == ["plain,--write-baseline"]
     assert completed("ampclip-lint explain amp30") == [
         f"plain,{code}" for code in registry.load_rules() if code.startswith("AMP30")
