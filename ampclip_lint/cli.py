@@ -40,7 +40,7 @@ COLOR = click.option(
 
 #: What `audit` takes as `check` does.
 _ALIKE = {"paths", "select", "extend_select", "ignore", "stdin_filename", "config_file", "isolated", "exclude"}
-_ALIKE |= {"extend_exclude", "no_respect_gitignore", "baseline", "no_baseline"}
+_ALIKE |= {"extend_exclude", "force_exclude", "no_respect_gitignore", "baseline", "no_baseline"}
 
 
 def _words(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -150,6 +150,7 @@ def main() -> None:
     help="What not to read, in gitignore syntax, instead of the defaults.",
 )
 @click.option("--extend-exclude", multiple=True, callback=_words, metavar="PATTERNS", help="What else not to read.")
+@click.option("--force-exclude", is_flag=True, help="Leave out what is excluded also where it is named itself.")
 @click.option("--no-respect-gitignore", is_flag=True, help="Read what .gitignore ignores.")
 @click.option(
     "--baseline", type=click.Path(dir_okay=False, path_type=Path), help="Accept the findings that this file holds."

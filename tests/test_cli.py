@@ -572,6 +572,18 @@ def test_per_file_ignores() -> None:
     assert codes(check()) == [("b.py", "AMP101")]
 
 
+def test_what_is_named_is_read_unless_excludes_are_forced() -> None:
+    write("ampclip-lint.toml", 'extend-exclude = ["gen/"]\n')
+    write("gen/deep/a.py", BAD)
+    write("b.py", BAD)
+    assert codes(check("gen/deep/a.py", "b.py")) == [("b.py", "AMP101"), ("gen/deep/a.py", "AMP101")]
+    assert codes(check("--force-exclude", "gen/deep/a.py", "b.py")) == [("b.py", "AMP101")]
+    forced = ("check", "--force-exclude", "--output-format", "concise", "--stdin-filename")
+    assert codes(run(*forced, "b.py", "-", stdin=BAD)) == [("b.py", "AMP101")]
+    left_out = run(*forced, "gen/deep/a.py", "-", stdin=BAD)
+    assert (left_out.exit_code, left_out.stdout) == (0, "")
+
+
 def test_excludes_of_the_configuration_and_the_command_line() -> None:
     write("ampclip-lint.toml", 'extend-exclude = ["old_*.py", "/vendor/"]\n')
     for name in ("old_a.py", "vendor/b.py", "src/vendor/c.py", "d.py"):
