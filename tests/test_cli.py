@@ -253,12 +253,14 @@ def test_an_output_file_that_cannot_be_written_is_exit_code_2() -> None:
 
 def test_reports_in_other_formats_are_written_beside_the_one_that_is_printed() -> None:
     write("train.py", BAD)
-    printed = {name: run("check", "--quiet", "--output-format", name).stdout for name in ("github", "json", "concise")}
+    printed = {
+        name: run("check", "--quiet", "--output-format", name).stdout for name in ("github", "gitlab", "concise")
+    }
     result = run(
-        "check", "--output-format", "github", "--report", "json=out.json", "--report", "concise=a=b.txt", "--quiet"
+        "check", "--output-format", "github", "--report", "gitlab=out.json", "--report", "concise=a=b.txt", "--quiet"
     )
     assert (result.exit_code, result.stdout) == (1, printed["github"])
-    assert Path("out.json").read_text() == printed["json"]
+    assert Path("out.json").read_text() == printed["gitlab"]
     assert Path("a=b.txt").read_text() == printed["concise"]
 
 
