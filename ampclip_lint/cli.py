@@ -161,6 +161,20 @@ def main() -> None:
     help="Accept all present findings from now on: write them there.",
 )
 @click.option("--no-baseline", is_flag=True, help="Also show what the configured baseline accepts.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Processes that read files (default 0: one a processor).",
+)
+@click.option("--no-cache", is_flag=True, help="Neither use nor write what earlier runs found.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False),
+    envvar="AMPCLIP_LINT_CACHE_DIR",
+    help="Keep results there (default: .ampclip_lint_cache at the top of the project).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more in the summary.")
 @COLOR
@@ -176,9 +190,23 @@ def check(
     verbose: bool,
     color: str,
     write_baseline: Path | None,
+    jobs: int,
+    no_cache: bool,
+    cache_dir: str | None,
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
+    usual = output_format in ("full", "concise") and not (output_file or reports or show_files or write_baseline)
+    if usual and paths and not any(options.values()):
+        from ampclip_lint.lint.quick import nothing_to_find
+        from ampclip_lint.lint.result import RunResult
+
+        files = nothing_to_find(paths)
+        if files is not None:
+            _write_remarks(RunResult(files=files), color, statistics=statistics, quiet=quiet, verbose=verbose)
+            sys.exit(0)
+
+    from ampclip_lint.lint.cache import Cache, default_folder
     from ampclip_lint.lint.run import lint_paths
 
     with _tool_errors():
@@ -187,8 +215,9 @@ def check(
         if show_files:
             sys.exit(_show_files(targets, settings))
         stdin = sys.stdin.buffer.read() if "-" in targets else None
+        cache = None if no_cache else Cache(cache_dir or default_folder())
         with _progress(quiet=quiet) as progress:
-            result = lint_paths(targets, settings, stdin=stdin, progress=progress)
+            result = lint_paths(targets, settings, stdin=stdin, progress=progress, jobs=jobs, cache=cache)
         if write_baseline is not None:
             result = _accept(result)
     _write_findings(result, output_format, output_file, color)

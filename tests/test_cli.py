@@ -11,6 +11,7 @@ import tokenize
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -164,14 +165,14 @@ def test_undecodable_files_are_named_and_skipped(content: bytes, reason: str) ->
 def test_unreadable_files_are_named_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     write("secret.py", BAD)
     write("train.py", BAD)
-    read = Path.read_bytes
+    opened = os.open
 
-    def refuse(path: Path) -> bytes:
-        if path.name == "secret.py":
+    def refuse(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if Path(path).name == "secret.py":
             raise PermissionError(13, "Permission denied")
-        return read(path)
+        return opened(path, flags, *rest, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     result = check()
     assert result.exit_code == 1
     assert codes(result) == [("train.py", "AMP101")]
@@ -262,6 +263,12 @@ def test_reports_in_other_formats_are_written_beside_the_one_that_is_printed() -
     assert (result.exit_code, result.stdout) == (1, printed["github"])
     assert Path("out.json").read_text() == printed["gitlab"]
     assert Path("a=b.txt").read_text() == printed["concise"]
+
+
+def test_a_report_is_written_where_there_is_nothing_to_find() -> None:
+    write("plain.py", "x = 1\n")
+    assert run("check", "--report", "json=out.json", "plain.py").exit_code == 0
+    assert Path("out.json").read_text() == "[]\n"
 
 
 @pytest.mark.parametrize("value", ["json", "json=", "=x", "xml=x"])
@@ -795,7 +802,7 @@ def imported_by(*arguments: str, stderr: int = subprocess.PIPE) -> set[str]:
 def test_a_file_that_cannot_matter_loads_nothing_heavy() -> None:
     write("plain.py", "x = 1\n")
     loaded = imported_by("check", "plain.py")
-    assert "ampclip_lint.lint.run" in loaded
+    assert "ampclip_lint.lint.run" not in loaded
     assert not loaded & {"libcst", "nbformat", "rich", "torch", "numpy", "pathspec"}
 
 

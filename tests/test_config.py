@@ -121,7 +121,7 @@ def test_without_a_file_all_is_default() -> None:
     assert found["select"] == [("(all rules but those of severity info)", "default")]
     assert found["baseline"] == [("(none)", "default")]
     assert found["fail-on"] == [('"warning"', "default")]
-    assert found["exclude"][0][0].startswith('[".bzr", ".direnv"')
+    assert found["exclude"][0][0].startswith('[".ampclip_lint_cache", ".bzr"')
 
 
 def test_each_value_has_its_origin() -> None:

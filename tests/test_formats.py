@@ -80,7 +80,9 @@ def finding(span: Span, *trace: TraceStep, **changes: Any) -> Diagnostic:
 
 
 def result_of(*diagnostics: Diagnostic, **fields: Any) -> RunResult:
-    return RunResult(diagnostics, rules=RULES, **fields)
+    return RunResult(
+        diagnostics, codes=tuple(rule.code for rule in RULES), registry={rule.code: rule for rule in RULES}, **fields
+    )
 
 
 @pytest.fixture

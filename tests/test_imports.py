@@ -180,8 +180,9 @@ def test_comments_of_imported_files_are_not_judged() -> None:
 
 
 def test_an_unreadable_import_is_named_and_the_run_goes_on() -> None:
-    write({"train.py": train("from clipping import shorten\nfrom helper import x", "shorten"), "clipping.py": CLIP})
-    Path("helper.py").write_bytes(b"x = '\xff'\n# unscale_\n")
+    imports = "from clipping import shorten\nfrom helper import x\n\ndef look(scaler):\n    x(scaler.get_scale())\n"
+    write({"train.py": train(imports, "shorten"), "clipping.py": CLIP})
+    Path("helper.py").write_bytes(b"x = '\xff'\n# optim\n")
     result = run("check", "train.py")
     assert result.exit_code == 1
     assert "helper.py: not valid utf-8 at byte 5" in result.stderr

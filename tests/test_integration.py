@@ -456,13 +456,16 @@ NOT_RUN = {
     "ruff check && ruff format --check && mypy": "is run before every commit",
     "python docs/build_rules.py": "run with --check by test_rule_docs.py",
     "python docs/build_pages.py": "run with --check by test_docs.py",
-    "python docs/build_evidence.py": "run with --check by the tests of evidence",
+    "python docs/build_evidence.py": "run with --check by test_fixtures_torch.py",
     "python docs/build_corpus.py": "run with --check by test_corpus.py",
     "python benchmarks/random_programs.py --programs 2000": "takes long; the tests run it on fewer",
     "python benchmarks/corpus.py": "downloads releases",
     "pip install x": "a line of a notebook",
     "python -m ampclip_lint": "run by the test of the module",
     "ruff format": "the name of a formatter",
+    "python benchmarks/speed.py --write": "takes long, and downloads peers and releases",
+    "python benchmarks/speed.py --equal DIR": "takes long, on a folder of one's own",
+    "python docs/build_speed.py": "run with --check by test_benchmark_speed.py",
     "python rules/new_rule.py AMP107 clip-before-backward": "run in a copy by test_new_rule.py",
     "python rules/new_rule.py AMP199 some-name": "run in a copy by test_new_rule.py",
 }
@@ -474,6 +477,8 @@ def shown() -> Iterator[tuple[str, str]]:
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]):
         text = path.read_text(encoding="utf-8")
         prose = re.sub(r"^(`{3,}).*?^\1$|^<!-- generated: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
+        if path.name == "performance.md":  # its tables are what benchmarks/speed.py has measured
+            prose = re.sub(r"^\|.*$", "", prose, flags=re.MULTILINE)
         for match in re.finditer(rf"^    ((?:{PROGRAMS}) .*)$|`((?:{PROGRAMS}) [^`]*|pytest)`", prose, re.MULTILINE):
             yield path.relative_to(ROOT).as_posix(), (match[1] or match[2]).replace("\n", " ")
 

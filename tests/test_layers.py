@@ -22,7 +22,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
     "flow": ({"diagnostics"}, set()),
     "amp": ({"diagnostics", "loops", "syntax", "flow"}, {"libcst"}),
-    "lint": ({"diagnostics", "files", "loops", "syntax", "amp"}, {"tomli"}),
+    "lint": ({"", "diagnostics", "files", "loops", "syntax", "amp"}, {"tomli"}),
     "report": ({"", "diagnostics", "loops", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
     "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "report"}, {"click", "rich"}),

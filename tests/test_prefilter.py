@@ -50,6 +50,7 @@ def test_helpers() -> None:
 
 
 SEED = "scaler.scale(loss).backward()\n"
+USE = f"{SEED}cut(p)\n"
 CLIP = "def cut(p):\n    clip_grad_norm_(p, 1.0)\n"
 
 
@@ -63,16 +64,17 @@ def chosen(files: dict[str, str]) -> list[str]:
     [
         ("from helpers import cut", "helpers.py"),
         ("from pkg.helpers import cut", "src/pkg/helpers.py"),
-        ("import pkg.helpers as h", "pkg/helpers.py"),
-        ("from . import helpers", "pkg/helpers.py"),
+        ("from pkg.helpers import *", "pkg/helpers.py"),
+        ("import pkg.helpers as h; cut = h.cut", "pkg/helpers.py"),
+        ("from . import helpers\ncut = helpers.cut", "pkg/helpers.py"),
         ("from .helpers import (\n    cut,  # the clip\n    other,\n)", "pkg/helpers.py"),
         ("from ..utils.helpers import cut", "utils/helpers.py"),
-        ("if x:\n    from pkg import a, helpers", "pkg/helpers.py"),
-        ("import os, pkg.helpers", "pkg/helpers.py"),
+        ("if x:\n    from pkg import a, helpers\n    cut = helpers.cut", "pkg/helpers.py"),
+        ("import os, pkg.helpers\ncut = pkg . helpers . cut", "pkg/helpers.py"),
     ],
 )
-def test_what_a_seed_imports_belongs_to_the_program(importing: str, helper: str) -> None:
-    files = {"pkg/train.py": f"{importing}\n{SEED}", helper: CLIP, "elsewhere/other.py": CLIP}
+def test_what_a_seed_uses_belongs_to_the_program(importing: str, helper: str) -> None:
+    files = {"pkg/train.py": f"{importing}\n{USE}", helper: CLIP, "elsewhere/other.py": CLIP}
     assert chosen(files) == ["pkg/train.py", helper]
 
 
@@ -100,9 +102,9 @@ def test_bases_of_classes_belong_to_the_program_whatever_they_speak_of() -> None
 
 def test_a_package_passes_names_on() -> None:
     files = {
-        "pkg/train.py": f"from pkg.utils import cut\n{SEED}",
+        "pkg/train.py": f"from pkg.utils import cut\n{USE}",
         "pkg/utils/__init__.py": "from .grads import cut\n",
-        "pkg/utils/grads.py": f"from .more import x\n{CLIP}",
+        "pkg/utils/grads.py": f"from .more import x\n{CLIP}    x.step()\n",
         "pkg/utils/more.py": "x = optimizer\n",
         "pkg/utils/plain.py": "x = 1\n",
     }

@@ -76,7 +76,7 @@ def test_on_a_terminal_a_short_run_loads_no_rich(
     import pty
 
     monkeypatch.chdir(tmp_path)
-    Path("a.py").write_text("x = 1\n")
+    Path("a.py").write_text(TRAIN)
     controller, follower = pty.openpty()
     try:
         loaded = imported_by("check", "a.py", "--color", "never", *arguments, stderr=follower)

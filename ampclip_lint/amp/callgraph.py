@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from ampclip_lint.syntax.index import FunctionInfo, ProgramIndex
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ProgramIndex
 
 #: A function that mentions one of these takes part in loss scaling.
 SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
@@ -51,8 +51,21 @@ class CallGraph:
         self._leading = {info for info in leading if not isinstance(info.node, ast.Module) or _trains(info)}
 
     def _called_by(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
-        for name in info.calls:
-            yield from self._program.named(name)
+        owner = info.owner
+        for name, receivers in info.callers_of.items():
+            if all(self._is_outside(receiver, info) for receiver in receivers):
+                continue
+            own = owner is not None and receivers == {info.self_name} and _is_method(owner, name)
+            for callee in self._program.named(name):
+                if not own or (
+                    owner is not None and callee.owner is not None and self._program.are_related(owner, callee.owner)
+                ):
+                    yield callee
+
+    def _is_outside(self, receiver: str, info: FunctionInfo) -> bool:
+        """Whether a name is that of a module, or of something in one, that is not part of the program."""
+        dotted = info.module.imports.get(receiver, ".")
+        return not dotted.startswith(".") and not self._program.knows(dotted.partition(".")[0])
 
     def roots(self) -> list[FunctionInfo]:
         """Functions that lead to loss scaling and that no other such function calls."""
@@ -68,6 +81,11 @@ class CallGraph:
         """The functions that lead to loss scaling and that `info` may call."""
         called = set(self._called_by(info))
         return [other for other in self.everything if other in called & self._leading and other.outer is None]
+
+
+def _is_method(owner: ClassInfo, name: str) -> bool:
+    """Whether ``self.name`` is a method as far as the class itself tells, and not something that was put there."""
+    return name in owner.methods or name not in owner.attributes
 
 
 def _trains(body: FunctionInfo) -> bool:

@@ -40,7 +40,6 @@ from ampclip_lint.amp.ops import (
     ZeroGrad,
 )
 from ampclip_lint.amp.units import (
-    NO_UNITS,
     PLAIN,
     TRUE_GRADIENT,
     Bounded,
@@ -149,8 +148,8 @@ class _Linker:
         return fresh
 
     def _carrying_variables(self) -> frozenset[Ref]:
-        """The variables that may ever hold something other than a plain number: a scale, or the loss's first zero."""
-        found = self._sums_of_losses()
+        """The variables that may ever hold something other than a plain number."""
+        found: set[Ref] = set()
         grown = True
         while grown:
             grown = False
@@ -159,21 +158,6 @@ class _Linker:
                     found.add(variable)
                     grown = True
         return frozenset(found)
-
-    def _sums_of_losses(self) -> set[Ref]:
-        """The variables that a backward goes through, and those that are only copied to them."""
-        found: set[Ref] = set()
-        pending = [variable for args in self._named("backward") for variable in stored_in(args[0])]
-        while pending:
-            variable = pending.pop()
-            if variable not in found:
-                found.add(variable)
-                pending += [value.variable for value in self.stores.get(variable, ()) if isinstance(value, Stored)]
-        zeroed = {variable for variable in found if Known(NO_UNITS) in self.stores.get(variable, ())}
-        for _ in found:
-            copied = (v for v in found if any(Stored(other) in self.stores.get(v, ()) for other in zeroed))
-            zeroed |= set(copied)
-        return zeroed
 
     # -- evidence ---------------------------------------------------------------------------------------------------
 

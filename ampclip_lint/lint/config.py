@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -133,6 +133,15 @@ class Configs:
         if self.settings.config_file is not None:
             return read_config(self.settings.config_file, self.rules)
         return Config(Path.cwd()) if self.settings.isolated else None
+
+    @property
+    def watched(self) -> Iterator[str]:
+        """The files that were looked for, there or not: where these are as they were, the configurations are."""
+        if self.settings.config_file is not None:
+            yield os.path.abspath(self.settings.config_file)
+        for folder in self._by_folder:
+            yield os.path.join(folder, OWN_FILE)
+            yield os.path.join(folder, "pyproject.toml")
 
     def of_folder(self, folder: Path) -> Config:
         """The nearest configuration at or above `folder` (absolute)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -51,6 +53,13 @@ def _load_pack(origin: str, value: str) -> tuple[Rule, ...]:
     if not pack:
         raise RegistryError(f"{where} is empty")
     return tuple(pack)
+
+
+def rule_folders(rules: Mapping[str, Rule]) -> list[str]:
+    """The folders that the source of the rules lies in."""
+    modules = {sys.modules.get(rule.check.__module__) for rule in rules.values()}
+    files = {getattr(module, "__file__", None) for module in modules}
+    return sorted({os.path.dirname(os.path.abspath(file)) for file in files if file})
 
 
 def validate(rules: Iterable[Rule]) -> Mapping[str, Rule]:

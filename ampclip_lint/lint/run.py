@@ -3,56 +3,32 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
-from ampclip_lint.lint import baseline
-from ampclip_lint.lint.config import Configs, Selection, Settings, selected_codes
-from ampclip_lint.lint.gather import Gathered, gather, place_of
-from ampclip_lint.lint.registry import load_rules
-from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
-from ampclip_lint.lint.suppress import NONE, Suppression, Suppressions, hint, suppressions
-from ampclip_lint.syntax.source import FileProblem, SourceFile
+from ampclip_lint.lint import recall
+from ampclip_lint.lint.cache import Cache, digest, digest_of_contents, own_files
+from ampclip_lint.lint.result import RunResult as RunResult
+from ampclip_lint.syntax.reading import FileProblem
 
+# A result that the cache holds needs neither rules nor engine: what does is imported where it is used.
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
+    from ampclip_lint.lint.baseline import Entry, Outcome
+    from ampclip_lint.lint.config import Configs, Settings
+    from ampclip_lint.lint.gather import Gathered
+    from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
+    from ampclip_lint.lint.suppress import Suppression, Suppressions
+    from ampclip_lint.syntax.source import SourceFile
 
-
-@dataclass(frozen=True)
-class RunResult:
-    """All that a report needs."""
-
-    diagnostics: tuple[Diagnostic, ...] = ()
-    problems: tuple[FileProblem, ...] = ()
-    """Files or parts of files that were left out, and why."""
-    missing: tuple[str, ...] = ()
-    """Arguments that name nothing."""
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-    """The analysed files by name."""
-    commented: Mapping[str, SourceFile] = field(default_factory=dict)
-    """The files by name that were read for their suppression comments alone."""
-    files: int = 0
-    """How many files the paths stand for."""
-    imported: int = 0
-    """How many of the analysed files are there only because others import them."""
-    suppressed: int = 0
-    incomplete: int = 0
-    """Functions that were analysed incompletely, whether or not that rule is selected."""
-    failed: bool = False
-    """Whether a finding reaches the threshold of its file."""
-    baselines: tuple[baseline.Outcome, ...] = ()
-    """What was held against each baseline; what one covers is not among the diagnostics."""
-    rules: tuple[Rule, ...] = ()
-    """The rules that were on for any file."""
-
-    def source(self, name: str) -> SourceFile | None:
-        """The file of a finding."""
-        return self.sources.get(name) or self.commented.get(name)
+#: A run over so many files is kept even where none of them matters.
+_WORTH_KEEPING = 64
 
 
 def lint_source(
@@ -70,6 +46,10 @@ def lint_source(
         ToolError: where `select` names no rule, or there are none.
         Exception: whatever a rule or the analysis raises.
     """
+    from ampclip_lint.lint.config import Selection, selected_codes
+    from ampclip_lint.lint.registry import load_rules
+    from ampclip_lint.syntax.source import SourceFile
+
     rules = load_rules() if rules is None else rules
     codes = selected_codes(rules, (Selection(None if select is None else tuple(select)),))
     source = SourceFile(filename, None, text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -86,18 +66,35 @@ def lint_paths(
     stdin: bytes | None = None,
     observe: Callable[[ProgramAnalysis], None] | None = None,
     progress: Callable[[str], None] = lambda _text: None,
+    jobs: int = 0,
+    cache: Cache | None = None,
+    prefiltered: bool = True,
 ) -> RunResult:
     """
     Lint files and folders as one program.
 
     `stdin` is what the path ``-`` stands for. `observe` gets every analysis that the rules are asked about,
-    `progress` is told what the run is at.
+    `progress` is told what the run is at. `jobs`: how many processes read files, 0 for one on each processor; not
+    `prefiltered`, every file is analysed. What `cache` holds of the same question is not looked for again.
 
     Raises:
         ToolError: where nothing sensible can be done: a configuration or baseline that can't be used, an unknown code,
             no rules. Whatever is wrong with a single file is among the problems of the result.
     """
     paths = [paths] if isinstance(paths, (str, PathLike)) else paths
+    if rules is not None or stdin is not None or observe is not None:
+        cache = None  # neither has a name that a later run could ask for
+    asked = [[os.fspath(path) for path in paths], repr(settings), prefiltered]
+    entry = None if cache is None else cache.unchanged(asked)
+    known = None if entry is None else recall.attempt(lambda: _recalled(entry))
+    if isinstance(known, RunResult):
+        return known
+    from ampclip_lint.lint.config import Configs, Settings, selected_codes
+    from ampclip_lint.lint.gather import gather
+    from ampclip_lint.lint.registry import load_rules, rule_folders
+    from ampclip_lint.lint.suppress import hint
+
+    began = time.time()
     rules = load_rules() if rules is None else rules
     settings = settings or Settings()
     configs = Configs(settings, rules)
@@ -109,38 +106,151 @@ def lint_paths(
         stdin=stdin,
         may_suppress=hint(rules),
         judges=lambda place: bool(judged & configs.codes(place)),
+        jobs=jobs,
+        prefiltered=prefiltered,
     )
     codes_of = {
         name: frozenset() if name not in files.given and configs.is_excluded(place) else configs.codes(place)
         for name, place in files.places.items()
     }
+    if configs.any_baseline:
+        cache = None  # it is held against what this very run could judge
     codes: frozenset[str] = frozenset().union(*codes_of.values())
-    sources = {**files.sources, **files.commented}
-    judge = _Judge(rules, codes, sources, settings.pedantic, guarded=True, given=files.given, models=files.models)
+    judge = _Judge(
+        rules,
+        codes,
+        {**files.sources, **files.commented},
+        settings.pedantic,
+        guarded=True,
+        given=files.given,
+        models=files.models,
+    )
     judge.observe = observe
-    if files.sources:
-        progress(f"analysing {len(files.sources)} file{'' if len(files.sources) == 1 else 's'}")
-        judge.run(list(files.sources.values()))
-    diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
-    baselines: list[baseline.Outcome] = []
+    found = _judged(judge, files, rules, codes_of, cache, progress)
+    diagnostics: Sequence[Diagnostic] = found.diagnostics
+    baselines: list[Outcome] = []
     if configs.any_baseline:  # a look at every file, for the few projects that have one
         baselines, diagnostics = _held(diagnostics, paths, configs, files, judge)
-    return RunResult(
+    result = RunResult(
         diagnostics=tuple(diagnostics),
-        problems=(*files.problems, *judge.problems),
+        problems=(*files.problems, *found.problems),
         missing=files.found.missing,
         sources=files.sources,
         commented=files.commented,
         files=len(files.found.files),
         imported=len(files.sources.keys() - files.given),
-        suppressed=judge.suppressed,
-        incomplete=judge.incomplete,
+        suppressed=found.suppressed,
+        incomplete=found.incomplete,
         failed=any(
             not rules[found.code].advisory and configs.fails(files.places[found.span.filename], found.severity)
             for found in diagnostics
         ),
         baselines=tuple(baselines),
-        rules=tuple(rule for code, rule in rules.items() if code in codes),
+        codes=tuple(code for code in rules if code in codes),
+        registry=rules,
+    )
+    # A run that read little is as quick as a look at what it read. A model may come from a file of its own.
+    if cache is not None and not files.models and (result.sources or result.files >= _WORTH_KEEPING):
+        watched = (*files.watched, *configs.watched, *own_files(rule_folders(rules)))
+        cache.remember(asked, watched, _plain(result), began)
+    return result
+
+
+def _judged(
+    judge: _Judge,
+    files: Gathered,
+    rules: Mapping[str, Rule],
+    codes_of: Mapping[str, frozenset[str]],
+    cache: Cache | None,
+    progress: Callable[[str], None],
+) -> _Findings:
+    """The findings in the files, from the cache where it has those of the same texts."""
+    from importlib.metadata import version
+
+    from ampclip_lint.lint.registry import rule_folders
+
+    sources = judge.sources
+    if cache is not None and files.sources:
+        deciding = digest(
+            [
+                digest_of_contents(own_files(rule_folders(rules), elsewhere=False)),
+                version("libcst"),
+                judge.pedantic,
+                sorted(files.models.items()),
+                [(name, digest([source.text]), sorted(codes_of[name])) for name, source in sources.items()],
+                sorted(files.given & sources.keys()),
+                list(files.sources),
+            ]
+        )
+        entry = cache.known(deciding)
+        known = None if entry is None else recall.attempt(lambda: _Findings.recalled(entry))
+        if isinstance(known, _Findings):
+            return known
+    if files.sources:
+        progress(f"analysing {len(files.sources)} file{'' if len(files.sources) == 1 else 's'}")
+        judge.run(list(files.sources.values()))
+    diagnostics = judge.report(lambda name: codes_of.get(name, frozenset()))
+    found = _Findings(tuple(diagnostics), tuple(judge.problems), judge.suppressed, judge.incomplete)
+    # What failed may not fail again.
+    if cache is not None and files.sources and not any(problem.internal for problem in found.problems):
+        cache.learn(deciding, found.plain())
+    return found
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What the rules say of a program, before the settings decide what follows from it."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    problems: tuple[FileProblem, ...]
+    suppressed: int
+    incomplete: int
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "diagnostics": recall.plain_findings(self.diagnostics),
+            "problems": self.problems,
+            "suppressed": self.suppressed,
+            "incomplete": self.incomplete,
+        }
+
+    @classmethod
+    def recalled(cls, entry: Mapping[str, Any]) -> _Findings:
+        return cls(
+            recall.findings(entry["diagnostics"]),
+            recall.problems(entry["problems"]),
+            entry["suppressed"],
+            entry["incomplete"],
+        )
+
+
+def _plain(result: RunResult) -> dict[str, Any]:
+    return {
+        "diagnostics": recall.plain_findings(result.diagnostics),
+        "problems": result.problems,
+        "missing": result.missing,
+        "sources": recall.places(result.sources),
+        "commented": recall.places(result.commented),
+        "numbers": [result.files, result.imported, result.suppressed, result.incomplete],
+        "failed": result.failed,
+        "codes": result.codes,
+    }
+
+
+def _recalled(entry: Mapping[str, Any]) -> RunResult:
+    files, imported, suppressed, incomplete = entry["numbers"]
+    return RunResult(
+        recall.findings(entry["diagnostics"]),
+        recall.problems(entry["problems"]),
+        tuple(entry["missing"]),
+        recall.Sources(entry["sources"]),
+        recall.Sources(entry["commented"]),
+        files,
+        imported,
+        suppressed,
+        incomplete,
+        entry["failed"],
+        codes=tuple(entry["codes"]),
     )
 
 
@@ -150,13 +260,16 @@ def _held(
     configs: Configs,
     files: Gathered,
     judge: _Judge,
-) -> tuple[list[baseline.Outcome], list[Diagnostic]]:
+) -> tuple[list[Outcome], list[Diagnostic]]:
     """Each finding held against the baseline of its file: what came of the baselines, and what none covers."""
+    from ampclip_lint.lint import baseline
+    from ampclip_lint.lint.gather import place_of
+
     given = {os.path.abspath(place_of(file)): file.name for file in files.found.files}
     folders = [os.path.join(os.path.abspath(path), "") for path in paths if os.path.isdir(path)]
     unread = {problem.filename for problem in files.problems}
 
-    def judged(entry: baseline.Entry, path: Path) -> bool:
+    def judged(entry: Entry, path: Path) -> bool:
         """Whether this run would have met what the entry stands for, if it still were there."""
         place = os.path.abspath(path.parent / entry.path)
         if place in given:
@@ -308,6 +421,8 @@ class _Judge:
         return found
 
     def _comments_of(self, name: str) -> Suppressions:
+        from ampclip_lint.lint.suppress import NONE, suppressions
+
         if name not in self._comments:
             source = self.sources.get(name)
             self._comments[name] = NONE if source is None else suppressions(source)
@@ -315,6 +430,8 @@ class _Judge:
 
     def _unused(self, name: str, codes: frozenset[str]) -> Iterator[UnusedSuppression]:
         """What the comments of a file name in vain, as far as this run can tell."""
+        from ampclip_lint.lint.rule import UnusedSuppression
+
         for entry in self._comments_of(name).entries:
             rule = self.known.get(entry.code)
             if rule is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from ampclip_lint.lint.baseline import Outcome
-from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.text import Line, clean, plain
-from ampclip_lint.syntax.source import display_name
+from ampclip_lint.syntax.reading import display_name
+
+if TYPE_CHECKING:
+    from ampclip_lint.lint.baseline import Outcome
+    from ampclip_lint.lint.result import RunResult
 
 
 def problems(result: RunResult) -> Iterator[Line]:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ampclip_lint.syntax.source import FileProblem, display_name
+from ampclip_lint.syntax.reading import FileProblem, Found, display_name
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 DEFAULT_EXCLUDES = (
+    ".ampclip_lint_cache",
     ".bzr",
     ".direnv",
     ".eggs",
@@ -76,20 +78,14 @@ class Excludes:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One file of the run; `path` is None for standard input."""
-
-    name: str
-    path: Path | None
-
-
-@dataclass(frozen=True)
 class Discovery:
     """What the arguments stand for."""
 
     files: tuple[Found, ...]
     missing: tuple[str, ...]
     problems: tuple[FileProblem, ...]
+    watched: tuple[str, ...] = ()
+    """The folders and ignore files that were looked at, or for; whole paths."""
 
 
 def discover(
@@ -111,11 +107,10 @@ def discover(
     missing: list[str] = []
     seen: set[str] = set()
 
-    def take(path: str) -> None:
-        identity = os.path.realpath(path)
+    def take(name: str, path: str, identity: str) -> None:
         if identity not in seen:
             seen.add(identity)
-            files.append(Found(display_name(path), Path(path)))
+            files.append(Found(name, Path(path), identity))
 
     for argument in paths:
         text = os.fspath(argument)
@@ -125,13 +120,15 @@ def discover(
                 seen.update((STDIN, identity))
                 files.append(Found(display_name(stdin_filename) if stdin_filename else "<stdin>", None))
         elif os.path.isdir(text):
-            for path in walker.walk(text):
-                take(path)
+            for found in walker.walk(text):
+                take(*found)
         elif os.path.lexists(text):
-            take(text)
+            take(display_name(text), text, os.path.realpath(text))
         else:
             missing.append(text)
-    return Discovery(tuple(files), tuple(missing), tuple(walker.problems))
+    return Discovery(
+        tuple(files), tuple(missing), tuple(walker.problems), (*map(os.path.abspath, missing), *walker.watched)
+    )
 
 
 @dataclass(frozen=True)
@@ -156,23 +153,28 @@ class _Walker:
         self.excludes = excludes
         self.respect_gitignore = respect_gitignore
         self.problems: list[FileProblem] = []
+        self.watched: list[str] = []
 
-    def walk(self, root: str) -> Iterator[str]:
-        above = self._ignores_above(os.path.abspath(root)) if self.respect_gitignore else None
-        stack = [(root, above)]
+    def walk(self, root: str) -> Iterator[tuple[str, str, str]]:
+        """Name, path and real path of each file. Whole paths are put together, not looked up one by one."""
+        absolute = os.path.abspath(root)
+        above = self._ignores_above(absolute) if self.respect_gitignore else None
+        shown = display_name(root)
+        stack = [(root, absolute, "" if shown == "." else shown, os.path.realpath(root), above)]
         while stack:
-            folder, ignores = stack.pop()
+            folder, absolute, name, real, ignores = stack.pop()
+            self.watched.append(absolute)
             try:
                 with os.scandir(folder) as listing:
-                    entries = sorted(listing, key=lambda entry: entry.name)
+                    entries = sorted(listing, key=attrgetter("name"))
             except OSError as error:
                 reason = (error.strerror or type(error).__name__).lower()
-                self.problems.append(FileProblem(display_name(folder), f"folder can't be read: {reason}"))
+                self.problems.append(FileProblem(name or ".", f"folder can't be read: {reason}"))
                 continue
-            absolute = os.path.abspath(folder)
             if self.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
-                ignores = _read_ignores(absolute, os.path.join(absolute, ".gitignore"), ignores)
+                ignores = self._read_ignores(absolute, os.path.join(absolute, ".gitignore"), ignores)
             excludes = self.excludes(Path(absolute))
+            before = "" if not name else name if name.endswith("/") else f"{name}/"
             folders = []
             for entry in entries:
                 is_dir = entry.is_dir(follow_symlinks=False)
@@ -181,40 +183,43 @@ class _Walker:
                 place = os.path.join(absolute, entry.name)
                 if excludes.match(place, is_dir) or (ignores is not None and ignores.ignored(place, is_dir)):
                     continue
-                path = os.path.join(folder, entry.name)
+                own = os.path.join(real, entry.name)
                 if is_dir:
-                    folders.append((path, ignores))
-                elif not os.path.isdir(path):  # a link to a folder may be named x.py
-                    yield path
+                    folders.append((entry.path, place, before + entry.name, own, ignores))
+                elif not entry.is_symlink():
+                    yield before + entry.name, entry.path, own
+                elif not os.path.isdir(place):  # a link to a folder may be named x.py
+                    yield before + entry.name, entry.path, os.path.realpath(own)
             stack.extend(reversed(folders))
 
     def _ignores_above(self, root: str) -> _Ignores | None:
         """The ignore files of the repository that `root` lies in, from its top down to the parent of `root`."""
         top = root
         while not os.path.exists(os.path.join(top, ".git")):
+            self.watched.append(os.path.join(top, ".git"))
             parent = os.path.dirname(top)
             if parent == top:
                 return None
             top = parent
-        chain = _read_ignores(top, os.path.join(top, ".git", "info", "exclude"), None)
+        chain = self._read_ignores(top, os.path.join(top, ".git", "info", "exclude"), None)
         folder = top
         for part in (_relative(root, top) or "").split("/"):
             if not part:
                 break
-            chain = _read_ignores(folder, os.path.join(folder, ".gitignore"), chain)
+            chain = self._read_ignores(folder, os.path.join(folder, ".gitignore"), chain)
             folder = os.path.join(folder, part)
             if chain is not None and chain.ignored(folder, is_dir=True):
                 return None  # naming an ignored folder asks for it; the rules above would hide all of it
         return chain
 
-
-def _read_ignores(base: str, file: str, parent: _Ignores | None) -> _Ignores | None:
-    try:
-        with open(file, encoding="utf-8-sig", errors="surrogateescape") as stream:
-            lines = [line.rstrip("\r\n") for line in stream]
-    except OSError:
-        return parent
-    return _Ignores(base, gitignore_spec(lines), parent) if any(lines) else parent
+    def _read_ignores(self, base: str, file: str, parent: _Ignores | None) -> _Ignores | None:
+        self.watched.append(file)
+        try:
+            with open(file, encoding="utf-8-sig", errors="surrogateescape") as stream:
+                lines = [line.rstrip("\r\n") for line in stream]
+        except OSError:
+            return parent
+        return _Ignores(base, gitignore_spec(lines), parent) if any(lines) else parent
 
 
 def gitignore_spec(lines: Iterable[str]) -> GitIgnoreSpec:

@@ -6,7 +6,7 @@ Names are resolved here, by import tables; the concrete syntax of a function is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -16,6 +16,8 @@ from ampclip_lint.syntax.source import SourceFile
 
 #: A bare name that more functions have says nothing of what it does.
 MAX_NAMESAKES = 40
+#: A receiver of a call that is not reached from a name.
+ANYTHING = "?"
 #: Re-exports of re-exports are followed this far.
 MAX_REEXPORTS = 8
 
@@ -48,17 +50,32 @@ class FunctionInfo:
                 found.add(node.arg)
         return frozenset(found)
 
+    @property
+    def calls(self) -> Collection[str]:
+        """The bare names of everything that the function calls."""
+        return self.callers_of.keys()
+
     @cached_property
-    def calls(self) -> frozenset[str]:
-        """The bare names of everything that the function calls or passes on."""
-        found: set[str] = set()
+    def callers_of(self) -> Mapping[str, frozenset[str]]:
+        """What each of `calls` is called on: the name that the expression begins with; empty for a bare name, for
+        ``super()``, which is the object itself, that one's name, and `ANYTHING` for what is no such chain.
+        """
+        found: dict[str, set[str]] = {}
         for node in _own_nodes(self.node) if isinstance(self.node, ast.Module) else ast.walk(self.node):
-            if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute):
-                    found.add(node.func.attr)
-                elif isinstance(node.func, ast.Name):
-                    found.add(node.func.id)
-        return frozenset(found)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                found.setdefault(node.func.attr, set()).add(self._beginning(node.func.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found.setdefault(node.func.id, set()).add("")
+        return {name: frozenset(of) for name, of in found.items()}
+
+    def _beginning(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self.self_name or ANYTHING
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
+            return ANYTHING  # something that the object holds
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return node.id if isinstance(node, ast.Name) else ANYTHING
 
     @cached_property
     def is_generator(self) -> bool:
@@ -300,6 +317,12 @@ class ProgramIndex:
         self.modules = list(modules)
         self.models = models
         self._orders: dict[ClassInfo, list[ClassInfo]] = {}
+        # Nothing of a program changes any more, and the analysis asks the same over and over.
+        self._bases: dict[ClassInfo, list[ClassInfo | str]] = {}
+        self._outside: dict[ClassInfo, list[str]] = {}
+        self._attributes: dict[ClassInfo, frozenset[str]] = {}
+        self._found: dict[tuple[str, ModuleIndex | None], ModuleIndex | None] = {}
+        self._meanings: dict[tuple[str, ModuleIndex | None], Meaning] = {}
         self._by_tail: dict[str, list[ModuleIndex]] = {}
         for module in self.modules:
             for start in range(len(module.parts)):
@@ -324,6 +347,38 @@ class ProgramIndex:
         found = self._by_name.get(name, [])
         return found if len(found) <= MAX_NAMESAKES else []
 
+    @cached_property
+    def _parts(self) -> frozenset[str]:
+        return frozenset(part for module in self.modules for part in module.parts)
+
+    def knows(self, name: str) -> bool:
+        """Whether a folder or file of the program has this name, so that an import that begins with it may mean it."""
+        return name in self._parts
+
+    @cached_property
+    def _families(self) -> dict[ClassInfo, ClassInfo]:
+        """Each class with the one that stands for all that are related to it, as far as names of bases tell."""
+        heads = {cls: cls for cls in self.classes()}
+
+        def head(cls: ClassInfo) -> ClassInfo:
+            while heads[cls] is not cls:
+                heads[cls] = cls = heads[heads[cls]]
+            return cls
+
+        by_name: dict[str, list[ClassInfo]] = {}
+        for cls in heads:
+            by_name.setdefault(cls.name, []).append(cls)
+        for cls in list(heads):
+            for base in cls.bases:
+                for other in by_name.get(base.rpartition(".")[2], ()):
+                    heads[head(cls)] = head(other)
+        return {cls: head(cls) for cls in heads}
+
+    def are_related(self, one: ClassInfo, other: ClassInfo) -> bool:
+        """Whether two classes may be parts of one object: they have a base in common, or a class that has both."""
+        families = self._families
+        return one not in families or other not in families or families[one] is families[other]
+
     def classes(self) -> Iterator[ClassInfo]:
         for module in self.modules:
             yield from module.classes.values()
@@ -333,6 +388,12 @@ class ProgramIndex:
         The module whose dotted name ends like this. Of several the one that `importer` would find first, looking from
         its own folder upwards; none where that does not tell.
         """
+        key = (name, importer)
+        if key not in self._found:
+            self._found[key] = self._find(name, importer)
+        return self._found[key]
+
+    def _find(self, name: str, importer: ModuleIndex | None) -> ModuleIndex | None:
         models = self.models
         if models is not None and (model := models.overriding(name)) is not None:
             return model
@@ -352,6 +413,14 @@ class ProgramIndex:
         What a dotted name means in a module, re-exports followed: a function, a class or a variable of the program, or
         else the qualified name of something outside it.
         """
+        if depth:
+            return self._resolved(name, importer, depth)
+        known = self._meanings.get((name, importer))
+        if known is None:
+            known = self._meanings[name, importer] = self._resolved(name, importer, 0)
+        return known
+
+    def _resolved(self, name: str, importer: ModuleIndex | None, depth: int) -> Meaning:
         head, _, tail = name.rpartition(".")
         if not head or depth > MAX_REEXPORTS:
             return name
@@ -384,10 +453,12 @@ class ProgramIndex:
 
     def bases(self, cls: ClassInfo) -> list[ClassInfo | str]:
         """The bases of a class: classes of the program, or the qualified names of others."""
-        result: list[ClassInfo | str] = []
-        for base in cls.bases:
-            result.append(self.resolve_class(base, cls.module, cls.outer) or qualified(base, cls.module))
-        return result
+        found = self._bases.get(cls)
+        if found is None:
+            found = self._bases[cls] = [
+                self.resolve_class(base, cls.module, cls.outer) or qualified(base, cls.module) for base in cls.bases
+            ]
+        return found
 
     def resolve_class(self, name: str, module: ModuleIndex, outer: FunctionInfo | None = None) -> ClassInfo | None:
         while outer is not None:
@@ -424,7 +495,11 @@ class ProgramIndex:
 
     def outside_bases(self, cls: ClassInfo) -> list[str]:
         """Qualified names of the bases that are not part of the program."""
-        return [base for c in self.mro(cls) for base in self.bases(c) if isinstance(base, str)]
+        found = self._outside.get(cls)
+        if found is None:
+            found = [base for c in self.mro(cls) for base in self.bases(c) if isinstance(base, str)]
+            self._outside[cls] = found
+        return found
 
     def method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
         for current in self.mro(cls):
@@ -433,7 +508,10 @@ class ProgramIndex:
         return None
 
     def attributes(self, cls: ClassInfo) -> frozenset[str]:
-        return frozenset().union(*(current.attributes for current in self.mro(cls)))
+        found = self._attributes.get(cls)
+        if found is None:
+            found = self._attributes[cls] = frozenset().union(*(current.attributes for current in self.mro(cls)))
+        return found
 
 
 def top_level_names(tree: ast.Module) -> frozenset[str]:

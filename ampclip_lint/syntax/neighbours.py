@@ -8,54 +8,58 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ampclip_lint.syntax import prefilter
-from ampclip_lint.syntax.discover import Found
-from ampclip_lint.syntax.source import FileProblem, display_name, read_bytes
+from ampclip_lint.syntax.reading import FileProblem, Found, display_name, read_bytes
 
 #: So many files are followed; a run over more is a run over a folder.
 MAX_FILES = 400
 _TOP_MARKERS = frozenset({".git", "pyproject.toml", "setup.py", "setup.cfg"})
 
 
-@dataclass(frozen=True)
-class Followed:
+#: (module, name, bound as), as the prefilter tells them.
+Import = tuple[str, str, str]
+
+
+class Followed(NamedTuple):
     """Files with their content, in the order in which they were met, and what could not be read."""
 
     files: tuple[tuple[Found, bytes], ...] = ()
     problems: tuple[FileProblem, ...] = ()
+    watched: tuple[str, ...] = ()
+    """The folders and files that were looked at."""
 
 
-def follow(origins: Iterable[tuple[Path, bytes]], known: Iterable[Path], wrappers: Collection[bytes] = ()) -> Followed:
-    """What the `origins` (path, content) import, directly or through others, without the files that are `known`."""
-    walk = _Walk({os.path.realpath(path) for path in known}, wrappers)
-    for path, data in origins:
-        walk.queue.append((os.path.abspath(path), data, None))
+def follow(origins: Iterable[tuple[Path, Sequence[Import]]], known: Iterable[str]) -> Followed:
+    """What the `origins` (path, imports) import, directly or through others, without the files that are `known`."""
+    walk = _Walk(known)
+    for path, imports in origins:
+        walk.queue.append((os.path.abspath(path), imports, None))
     walk.run()
-    return Followed(tuple(walk.files), tuple(walk.problems))
+    return Followed(tuple(walk.files), tuple(walk.problems), (*walk.listings, *walk.imports))
 
 
-@dataclass
 class _Walk:
-    known: set[str]
-    wrappers: Collection[bytes] = ()
-    files: list[tuple[Found, bytes]] = field(default_factory=list)
-    problems: list[FileProblem] = field(default_factory=list)
-    #: Absolute path, content, and the names that are wanted from it; None for all that it imports.
-    queue: deque[tuple[str, bytes, frozenset[str] | None]] = field(default_factory=deque)
-    _contents: dict[str, bytes | None] = field(default_factory=dict)
-    _wanted: set[tuple[str, str]] = field(default_factory=set)
-    _listings: dict[str, frozenset[str]] = field(default_factory=dict)
-    _roots: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    def __init__(self, known: Iterable[str]) -> None:
+        self.known = frozenset(known)
+        self.files: list[tuple[Found, bytes]] = []
+        self.problems: list[FileProblem] = []
+        #: Absolute path, imports, and the names that are wanted from it; None for all that it imports.
+        self.queue: deque[tuple[str, Sequence[Import], frozenset[str] | None]] = deque()
+        self.imports: dict[str, Sequence[Import] | None] = {}
+        self._wanted: set[tuple[str, str]] = set()
+        self.listings: dict[str, frozenset[str]] = {}
+        self._roots: dict[str, tuple[str, ...]] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> None:
         while self.queue:
-            path, data, wanted = self.queue.popleft()
+            path, imports, wanted = self.queue.popleft()
             folder = os.path.dirname(path)
-            for module, name, bound in prefilter.imports_of(data):
+            for module, name, bound in imports:
                 if wanted is not None and bound not in wanted and name != "*":
                     continue
                 for target, names in self._targets(folder, module, name, wanted):
@@ -79,39 +83,48 @@ class _Walk:
 
     def _take(self, path: str, names: frozenset[str] | None) -> bool:
         """Note a file that is imported, once, and go on from it; False where there are too many."""
-        first = path not in self._contents
+        first = path not in self.imports
         if first:
             # What is known is looked at by whoever knows it.
-            self._contents[path] = data = None if os.path.realpath(path) in self.known else self._read(path)
+            self.imports[path] = None
+            identity = os.path.realpath(path)
+            data = None if identity in self.known else self._read(path)
             if data is not None:
                 if len(self.files) == MAX_FILES:
                     reason = f"imports lead to more than {MAX_FILES} files; this one and others were not read"
                     self.problems.append(FileProblem(display_name(path), reason))
                     return False
-                self.files.append((Found(display_name(path), Path(path)), data))
-        content = self._contents[path]
-        if content is None:
+                self.files.append((Found(display_name(path), Path(path), identity), data))
+                self.imports[path] = prefilter.imports_of(prefilter.import_lines(data))
+        imports = self.imports[path]
+        if imports is None:
             return True
         if names is None:
             if first:
-                self.queue.append((path, content, None))
+                self.queue.append((path, imports, None))
         else:
             fresh = frozenset(name for name in names if (path, name) not in self._wanted)
             self._wanted.update((path, name) for name in fresh)
             if fresh:
-                self.queue.append((path, content, fresh))
+                self.queue.append((path, imports, fresh))
         return True
 
     def _read(self, path: str) -> bytes | None:
         """The content of a file that can matter."""
         name = display_name(path)
-        data = read_bytes(name, Path(path))
+        data = read_bytes(name, path)
         if isinstance(data, FileProblem):
             self.problems.append(data)
             return None
-        return data if prefilter.is_candidate(name, data, self.wrappers) else None
+        return data if prefilter.is_candidate(name, data) else None
 
     def _find(self, folder: str, dotted: str) -> str | None:
+        key = (folder, dotted)
+        if key not in self._found:
+            self._found[key] = self._look_up(folder, dotted)
+        return self._found[key]
+
+    def _look_up(self, folder: str, dotted: str) -> str | None:
         bare = dotted.lstrip(".")
         level = len(dotted) - len(bare)
         parts = bare.split(".") if bare else []
@@ -138,13 +151,13 @@ class _Walk:
         return os.path.join(root, "__init__.py") if "__init__.py" in self._listing(root) else None
 
     def _listing(self, folder: str) -> frozenset[str]:
-        found = self._listings.get(folder)
+        found = self.listings.get(folder)
         if found is None:
             try:
                 found = frozenset(os.listdir(folder))
             except OSError:
                 found = frozenset()
-            self._listings[folder] = found
+            self.listings[folder] = found
         return found
 
     def _roots_of(self, folder: str) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from ampclip_lint.diagnostics import Position, Span
+from ampclip_lint.syntax.reading import FileProblem as FileProblem
+from ampclip_lint.syntax.reading import display_name as display_name
+from ampclip_lint.syntax.reading import read_bytes as read_bytes
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -79,30 +81,6 @@ class SourceFile:
         return self.cells[max(index - 1, 0)] if self.cells else None
 
 
-@dataclass(frozen=True)
-class FileProblem:
-    """Why a file, or a part of the work on it, had to be left out. The run goes on."""
-
-    filename: str
-    reason: str
-    internal: bool = False
-    """True where the fault is ours (a crash), so that the run must not end as if it were clean."""
-
-
-def read_bytes(name: str, path: Path) -> bytes | FileProblem:
-    """The bytes of a file, or why they can't be had."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return FileProblem(name, "no such file (a broken link?)" if path.is_symlink() else "no such file")
-    except PermissionError:
-        return FileProblem(name, "permission denied")
-    except IsADirectoryError:
-        return FileProblem(name, "is a directory")
-    except OSError as error:
-        return FileProblem(name, (error.strerror or str(error) or type(error).__name__).lower())
-
-
 def decode(name: str, path: Path | None, data: bytes) -> SourceFile | FileProblem:
     """The text of `data` as Python would read it: byte order mark, coding comment, else utf-8."""
     if data.startswith(_UTF16_BOMS):
@@ -151,16 +129,3 @@ def _declared_encoding(name: str, data: bytes) -> str | FileProblem:
                 return FileProblem(name, f"not valid utf-8 at byte {undecodable.start}")
         return FileProblem(name, str(error.msg))
     return "utf-8" if encoding == "utf-8-sig" else encoding
-
-
-def display_name(path: str | os.PathLike[str]) -> str:
-    """A path as users see it: normalised, relative where it lies under the working directory, forward slashes."""
-    text = os.path.normpath(os.fspath(path))
-    if os.path.isabs(text):
-        here = os.getcwd()
-        try:
-            if os.path.commonpath((here, text)) == here:
-                text = os.path.relpath(text, here)
-        except ValueError:  # another drive
-            pass
-    return text.replace(os.sep, "/")
