@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ampclip_lint.report.text import Line
     from ampclip_lint.syntax.source import SourceFile
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 FORMATS = ("full", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
 SETTINGS = frozenset(
     (
@@ -41,7 +41,7 @@ COLOR = click.option(
 
 #: What `audit` takes as `check` does.
 _ALIKE = {"paths", "select", "extend_select", "ignore", "stdin_filename", "config_file", "isolated", "exclude"}
-_ALIKE |= {"extend_exclude", "no_respect_gitignore", "baseline", "no_baseline"}
+_ALIKE |= {"extend_exclude", "force_exclude", "no_respect_gitignore", "baseline", "no_baseline"}
 
 
 def _words(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,6 +50,24 @@ def _words(_context: click.Context, parameter: click.Parameter, values: tuple[st
     if values and not words:
         raise click.BadParameter("names nothing", param=parameter)
     return words
+
+
+def _reports(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """Each ``FORMAT=FILE`` in two."""
+    found = []
+    for value in values:
+        name, _, file = value.partition("=")
+        if name not in FORMATS or not file:
+            message = f"`{value}` is no FORMAT=FILE; formats are {', '.join(FORMATS)}"
+            raise click.BadParameter(message, param=parameter)
+        found.append((name, Path(file)))
+    return found
+
+
+def _report_words(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(f"{name}=") for name in FORMATS if name.startswith(incomplete)]
 
 
 def _rule_words(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -76,10 +94,19 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Check files and folders as one program.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings there.")
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    callback=_reports,
+    shell_complete=_report_words,
+    metavar="FORMAT=FILE",
+    help="Write the findings there, too, in that format.",
+)
 @click.option(
     "--select",
     multiple=True,
@@ -127,6 +154,7 @@ def main() -> None:
     help="What not to read, in gitignore syntax, instead of the defaults.",
 )
 @click.option("--extend-exclude", multiple=True, callback=_words, metavar="PATTERNS", help="What else not to read.")
+@click.option("--force-exclude", is_flag=True, help="Leave out what is excluded also where it is named itself.")
 @click.option("--no-respect-gitignore", is_flag=True, help="Read what .gitignore ignores.")
 @click.option(
     "--baseline", type=click.Path(dir_okay=False, path_type=Path), help="Accept the findings that this file holds."
@@ -161,6 +189,7 @@ def check(
     fix: bool,
     unsafe_fixes: bool,
     diff: bool,
+    reports: list[tuple[str, Path]],
     statistics: bool,
     show_files: bool,
     exit_zero: bool,
@@ -174,7 +203,8 @@ def check(
     **options: Any,
 ) -> None:
     """Check files and folders ("." by default; "-" is standard input) as one program."""
-    usual = output_format in ("full", "concise") and not (output_file or show_files or write_baseline or fix or diff)
+    usual = output_format in ("full", "concise")
+    usual = usual and not (output_file or reports or show_files or write_baseline or fix or diff)
     if usual and paths and not any(options.values()):
         from ampclip_lint.lint.quick import nothing_to_find
         from ampclip_lint.lint.result import RunResult
@@ -198,7 +228,8 @@ def check(
         stdin = sys.stdin.buffer.read() if "-" in targets else None
         # What is to be changed is read anew: a result that was kept can't be looked at with other texts.
         cache = None if no_cache or fix or diff else Cache(cache_dir or default_folder())
-        finish = _offer(stdin) if output_format in WITH_FIXES and not (fix or diff) else None
+        tells = not WITH_FIXES.isdisjoint((output_format, *(name for name, _ in reports)))
+        finish = _offer(stdin) if tells and not (fix or diff) else None
         look = partial(lint_paths, targets, settings, jobs=jobs, cache=cache, finish=finish)
         with _progress(quiet=quiet) as progress:
             result = look(stdin=stdin, progress=progress)
@@ -209,13 +240,15 @@ def check(
             before = len(result.diagnostics)
             result, stdin = _fix(result, lambda data: look(stdin=data), stdin, unsafe_fixes)
             fixed = before - len(result.diagnostics)
-            if output_format in WITH_FIXES:
+            if tells:
                 result = _offer(stdin)(result)
         if write_baseline is not None:
             result = _accept(result)
     # The fixed program has standard output for itself.
     stream = sys.stderr if fix and stdin is not None else sys.stdout
     _write_findings(result, output_format, output_file, color, stream)
+    for name, path in reports:
+        _write_report(result, name, path)
     _write_remarks(result, color, statistics=statistics, quiet=quiet, verbose=verbose)
     if not quiet:
         _write_fixes(result, color, fixed=fixed if fix else None, unsafe=unsafe_fixes)
@@ -342,22 +375,29 @@ def _write_fixes(result: RunResult, color: str, *, fixed: int | None, unsafe: bo
 def _write_findings(
     result: RunResult, output_format: str, output_file: Path | None, color: str, stdout: TextIO
 ) -> None:
-    import io
-
-    from ampclip_lint.files import write_atomic
     from ampclip_lint.report.formats import HUMAN, renderer
     from ampclip_lint.report.text import write_lines
 
-    if output_file is None:
-        colored = output_format in HUMAN and _colored(stdout, color)
-        write_lines(renderer(output_format, _width(stdout))(result), stdout, color=colored)
+    if output_file is not None:
+        _write_report(result, output_format, output_file)
         return
+    colored = output_format in HUMAN and _colored(stdout, color)
+    write_lines(renderer(output_format, _width(stdout))(result), stdout, color=colored)
+
+
+def _write_report(result: RunResult, output_format: str, path: Path) -> None:
+    import io
+
+    from ampclip_lint.files import write_atomic
+    from ampclip_lint.report.formats import renderer
+    from ampclip_lint.report.text import write_lines
+
     text = io.StringIO()
     write_lines(renderer(output_format)(result), text, color=False)
     try:
-        write_atomic(output_file, text.getvalue().encode("utf-8", "backslashreplace"))
+        write_atomic(path, text.getvalue().encode("utf-8", "backslashreplace"))
     except OSError as error:
-        _fail(f"{output_file}: can't be written: {(error.strerror or str(error)).lower()}")
+        _fail(f"{path}: can't be written: {(error.strerror or str(error)).lower()}")
 
 
 def _write_remarks(
@@ -375,6 +415,7 @@ def _write_remarks(
 
 
 @main.command(
+    short_help="Show the settings for a file, and where each comes from.",
     params=[
         click.Argument(["path"], default=".", type=click.Path()),
         *(option for option in check.params if option.name in SETTINGS),
@@ -383,7 +424,7 @@ def _write_remarks(
             type=click.Choice(("ampclip-lint.toml", "pyproject.toml")),
             help="Print the JSON schema of that file instead, for editors.",
         ),
-    ]
+    ],
 )
 def config(path: str, schema: str | None, **options: Any) -> None:
     """Show the settings for a file or folder, and where each comes from: file, command line or default."""
@@ -399,11 +440,11 @@ def config(path: str, schema: str | None, **options: Any) -> None:
         elif not os.path.lexists(path):
             _fail(f"{path}: no such file or directory")
         else:
-            lines = list(settings.settings_lines(Path(path), Configs(_settings(**options), rules)))
+            lines = list(settings.settings_lines(Path(path), Configs(_settings(**options), rules), _width(sys.stdout)))
     write_lines(lines, sys.stdout, color=False)
 
 
-@main.command()
+@main.command(short_help="Show the documentation of a rule.")
 @click.argument("code", shell_complete=_rule_words)
 @COLOR
 def explain(code: str, color: str) -> None:
@@ -421,7 +462,10 @@ def explain(code: str, color: str) -> None:
 
         Console(file=sys.stdout, force_terminal=True).print(Markdown(text))
     else:
-        _print(text)
+        from ampclip_lint.report.text import reflowed
+
+        terminal = _width(sys.stdout)
+        _print(text if terminal is None else reflowed(text, terminal))
 
 
 @main.command()
@@ -450,17 +494,18 @@ def rules(color: str) -> None:
     write_lines(lines, sys.stdout, color=_colored(sys.stdout, color))
 
 
-@main.command()
+@main.command(short_help="Show the lines that touch gradients, with their units.")
 @click.argument("target", metavar="FILE[::FUNC]", type=click.Path())
 def trace(target: str) -> None:
     """Show the lines that touch gradients, with the unit of each optimizer's gradients after them."""
     from ampclip_lint.amp.explain import trace_text
 
     files, function, models = _target(target)
-    _print(trace_text(files, function, models))
+    width = _width(sys.stdout)
+    _print(trace_text(files, function, models, width=width), width)
 
 
-@main.command()
+@main.command(short_help="Show the control-flow graph of a function, for bug reports.")
 @click.argument("target", metavar="FILE::FUNC", type=click.Path())
 @click.option("--dot", is_flag=True, help="In the language of Graphviz.")
 def graph(target: str, dot: bool) -> None:
@@ -470,10 +515,13 @@ def graph(target: str, dot: bool) -> None:
     files, function, models = _target(target)
     if function is None:
         raise click.UsageError("graph needs a function: FILE::FUNC")
-    _print(graph_text(files, function, models, dot=dot))
+    _print(graph_text(files, function, models, dot=dot), None if dot else _width(sys.stdout))
 
 
-@main.command(params=[parameter for parameter in check.params if parameter.name in _ALIKE])
+@main.command(
+    short_help="Take stock of training loops: right, wrong, not decided.",
+    params=[parameter for parameter in check.params if parameter.name in _ALIKE],
+)
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as a page, too.")
 @COLOR
 def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any) -> None:
@@ -503,10 +551,14 @@ def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any)
         sys.exit(2)
 
 
-def _print(text: str) -> None:
-    from ampclip_lint.report.text import clean, plain, write_lines
+def _print(text: str, width: int | None = None) -> None:
+    """Write a text; what is too long for a terminal of that width goes on below, further to the right."""
+    from ampclip_lint.report.text import clean, folded, plain, write_lines
 
-    write_lines((plain(clean(line)) for line in text.rstrip("\n").split("\n")), sys.stdout, color=False)
+    lines = [clean(line) for line in text.rstrip("\n").split("\n")]
+    if width is not None:
+        lines = [piece for line in lines for piece in folded(line, width, 4)]
+    write_lines(map(plain, lines), sys.stdout, color=False)
 
 
 def _target(target: str) -> tuple[list[SourceFile], str | None, dict[str, str]]:

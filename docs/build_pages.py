@@ -1,4 +1,4 @@
-"""Write the generated parts of the pages in `docs/`, `docs/automaton.svg` and the schema of the configuration.
+"""Write the generated parts of the README and of `docs/`, `docs/automaton.svg` and the schema of the configuration.
 
 A page is written by hand but for the blocks between `<!-- generated: NAME -->` and `<!-- end -->`, and for what the
 commands in it answer (see sessions.py). The automaton is what the engine's own machine does on every state that it can
@@ -598,7 +598,10 @@ def pages() -> dict[str, str]:
     """Path from the root to content, for everything that is generated here."""
     transitions = automaton()
     blocks: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
+        "README.md": {},
         "docs/api.md": {},
+        "docs/ci.md": {},
+        "docs/contributing-a-rule.md": {},
         "docs/configuration.md": {"keys": keys},
         "docs/how-it-works.md": {
             "steps": steps_table,
@@ -609,7 +612,10 @@ def pages() -> dict[str, str]:
         },
         "docs/limitations.md": {"budgets": budgets, "known": known},
         "docs/audit.md": {"audit": audit_report},
+        "docs/editors.md": {},
+        "docs/fixing.md": {},
         "docs/output.md": {"sarif": sarif_result},
+        "docs/quickstart.md": {},
         "docs/suppressing.md": {},
     }
     found = {"docs/automaton.svg": automaton_svg(transitions), **audit_pictures()}

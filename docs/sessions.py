@@ -1,8 +1,9 @@
 """Runs the commands in a page, and puts what they answer under them.
 
-A fenced block behind the comment `<!-- file: NAME -->` is a file, in a folder that the page has to itself. A block of
-`text` whose first line begins with `$ ` is a session: each such line is a command, run in that folder in its turn.
-Of a shell it has `cat`, `mv`, `echo $?` and `<`; `python` runs a file of the page.
+A fenced block behind the comment `<!-- file: NAME -->` is a file, in a folder that the page has to itself. One behind
+`<!-- edit: NAME -->` changes it: the lines with `-` give way to those with `+`. A block of `text` whose first line
+begins with `$ ` is a session: each such line is a command, run in that folder in its turn. Of a shell it has `cat`,
+`mv`, `echo $?` and `<`; `python` runs a file of the page, or a module.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -24,8 +25,15 @@ from ampclip_lint.cli import main
 from ampclip_lint.lint import registry
 
 BLOCK = re.compile(
-    r"(?:^<!-- file: (?P<file>\S+) -->\n\n?)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?:^<!-- (?:file: (?P<file>\S+)|edit: (?P<edited>\S+)) -->\n\n?)?^(?P<fence>`{3,})"
+    r"(?P<language>\w*)\n(?P<body>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
 )
+
+UNRUN: Mapping[str, str] = {
+    "pip install --quiet .": "downloads; it says nothing, and what it installs is what the other commands run",
+}
+"""Commands that are shown and not run, with the reason."""
 
 
 def answered(text: str) -> str:
@@ -40,7 +48,9 @@ def answered(text: str) -> str:
             path = Path(match["file"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(match["body"], encoding="utf-8", newline="\n")
-        if match["file"] or not match["body"].startswith("$ "):
+        if match["edited"]:
+            _edit(Path(match["edited"]), match["body"])
+        if match["file"] or match["edited"] or not match["body"].startswith("$ "):
             return match[0]
         lines = []
         for line in match["body"].splitlines():
@@ -54,9 +64,19 @@ def answered(text: str) -> str:
         return BLOCK.sub(block, text)
 
 
+def _edit(path: Path, diff: str) -> None:
+    old, new = ("".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] == sign) for sign in "-+")
+    text = path.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise SystemExit(f"an edit of {path} does not fit in one place")
+    path.write_text(text.replace(old, new), encoding="utf-8", newline="\n")
+
+
 def _run(command: str, last: int) -> tuple[str, int]:
     """The output of a command, both streams as they come, and its exit code; `last` is that of the one before."""
     program, *arguments = shlex.split(command)
+    if command in UNRUN:
+        return "", 0
     if command == "echo $?":
         return f"{last}\n", 0
     if program == "cat":

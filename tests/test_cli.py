@@ -252,6 +252,40 @@ def test_an_output_file_that_cannot_be_written_is_exit_code_2() -> None:
     assert "can't be written" in result.stderr
 
 
+def test_reports_in_other_formats_are_written_beside_the_one_that_is_printed() -> None:
+    write("train.py", BAD)
+    printed = {
+        name: run("check", "--quiet", "--output-format", name).stdout for name in ("github", "gitlab", "concise")
+    }
+    result = run(
+        "check", "--output-format", "github", "--report", "gitlab=out.json", "--report", "concise=a=b.txt", "--quiet"
+    )
+    assert (result.exit_code, result.stdout) == (1, printed["github"])
+    assert Path("out.json").read_text() == printed["gitlab"]
+    assert Path("a=b.txt").read_text() == printed["concise"]
+
+
+def test_a_report_is_written_where_there_is_nothing_to_find() -> None:
+    write("plain.py", "x = 1\n")
+    assert run("check", "--report", "json=out.json", "plain.py").exit_code == 0
+    assert Path("out.json").read_text() == "[]\n"
+
+
+@pytest.mark.parametrize("value", ["json", "json=", "=x", "xml=x"])
+def test_a_report_needs_a_format_and_a_file(value: str) -> None:
+    result = run("check", "--report", value)
+    assert result.exit_code == 2
+    assert f"`{value}` is no FORMAT=FILE; formats are full, concise, json" in result.stderr
+    assert os.listdir() == []
+
+
+def test_a_report_that_cannot_be_written_is_exit_code_2() -> None:
+    write("train.py", BAD)
+    result = check("--report", "json=no/such/folder/x.json")
+    assert result.exit_code == 2
+    assert "can't be written" in result.stderr
+
+
 def test_quiet_keeps_problems_and_drops_the_summary() -> None:
     write("train.py", BAD)
     write("bad.py", b"\xe9")
@@ -549,6 +583,18 @@ def test_per_file_ignores() -> None:
     assert codes(check()) == [("b.py", "AMP101")]
 
 
+def test_what_is_named_is_read_unless_excludes_are_forced() -> None:
+    write("ampclip-lint.toml", 'extend-exclude = ["gen/"]\n')
+    write("gen/deep/a.py", BAD)
+    write("b.py", BAD)
+    assert codes(check("gen/deep/a.py", "b.py")) == [("b.py", "AMP101"), ("gen/deep/a.py", "AMP101")]
+    assert codes(check("--force-exclude", "gen/deep/a.py", "b.py")) == [("b.py", "AMP101")]
+    forced = ("check", "--force-exclude", "--output-format", "concise", "--stdin-filename")
+    assert codes(run(*forced, "b.py", "-", stdin=BAD)) == [("b.py", "AMP101")]
+    left_out = run(*forced, "gen/deep/a.py", "-", stdin=BAD)
+    assert (left_out.exit_code, left_out.stdout) == (0, "")
+
+
 def test_excludes_of_the_configuration_and_the_command_line() -> None:
     write("ampclip-lint.toml", 'extend-exclude = ["old_*.py", "/vendor/"]\n')
     for name in ("old_a.py", "vendor/b.py", "src/vendor/c.py", "d.py"):
@@ -641,7 +687,7 @@ def test_version() -> None:
 @pytest.fixture
 def explain_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("ampclip_lint.amp.explain")
-    module.trace_text = lambda files, function, models: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
+    module.trace_text = lambda files, function, models, *, width: f"trace {files[0].name} {function}\x1b\n"  # type: ignore[attr-defined]
     module.graph_text = lambda files, function, models, *, dot: f"graph {function} {dot}\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ampclip_lint.amp.explain", module)
 
@@ -711,6 +757,7 @@ def completed(line: str) -> list[str]:
 def test_the_shell_completes_commands_options_and_rules() -> None:
     assert completed("ampclip-lint che") == ["plain,check"]
     assert completed("ampclip-lint check --output-format s") == ["plain,sarif"]
+    assert completed("ampclip-lint check --report s") == ["plain,sarif="]
     assert completed("ampclip-lint check --write-b") == ["plain,--write-baseline"]
     assert completed("ampclip-lint explain amp30") == [
         f"plain,{code}" for code in registry.load_rules() if code.startswith("AMP30")

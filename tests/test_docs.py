@@ -21,7 +21,18 @@ from ampclip_lint.report.formats import FORMATS
 from ampclip_rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN = ["docs/api.md", "docs/configuration.md", "docs/output.md", "docs/suppressing.md"]
+RUN = [
+    "README.md",
+    "docs/api.md",
+    "docs/ci.md",
+    "docs/configuration.md",
+    "docs/contributing-a-rule.md",
+    "docs/editors.md",
+    "docs/fixing.md",
+    "docs/output.md",
+    "docs/quickstart.md",
+    "docs/suppressing.md",
+]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -36,6 +47,7 @@ def script() -> ModuleType:
 
 
 build = script()
+sessions = sys.modules["sessions"]  # as build_pages has it
 TRANSITIONS = build.automaton()
 
 
@@ -190,7 +202,7 @@ def test_the_documented_configuration_is_complete_and_valid() -> None:
     parse_config(ROOT / "pyproject.toml", table, validate(RULES))
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/how-it-works.md", "docs/limitations.md", *RUN])
+@pytest.mark.parametrize("name", ["docs/index.md", "docs/how-it-works.md", "docs/limitations.md", *RUN])
 def test_commands_and_options_exist(name: str) -> None:
     text = read(name)
     used = set(re.findall(r"(?:^\s*(?:\$ )?|&& |`)ampclip-lint ([a-z]+)", text, re.MULTILINE))
@@ -207,7 +219,7 @@ def test_commands_and_options_exist(name: str) -> None:
 
 
 def test_every_command_and_format_is_documented() -> None:
-    text = "".join(map(read, ("README.md", *RUN)))
+    text = "".join(map(read, RUN))
     assert [command for command in main.commands if f"ampclip-lint {command}" not in text] == []
     assert [name for name in FORMATS if f"| `{name}` |" not in read("docs/output.md")] == []
 
@@ -221,7 +233,7 @@ def test_every_block_is_a_file_or_is_run(name: str) -> None:
     blocks = list(build.BLOCK.finditer(by_hand))
     assert blocks
     for block in blocks:
-        assert block["file"] or block["body"].startswith("$ "), block[0]
+        assert block["file"] or block["edited"] or block["body"].startswith("$ "), block[0]
 
 
 def test_the_answer_to_a_command_is_what_it_says_now() -> None:
@@ -232,6 +244,26 @@ def test_the_answer_to_a_command_is_what_it_says_now() -> None:
     assert build.answered(page) == page.replace("old\n", "No findings (1 file read, 0 analysed).\n").replace(
         "cat b.py\n", "cat b.py\nx = 1\n"
     ).replace("gone\n", "gone\nerror: gone: no such file or directory\n").replace("echo $?\n", "echo $?\n2\n")
+
+
+def test_a_page_can_change_a_file() -> None:
+    page = (
+        "<!-- file: a.py -->\n\n```python\nx = 1\ny = 1\n```\n\n"
+        "<!-- edit: a.py -->\n\n```diff\n x = 1\n-y = 1\n+y = 2\n+z = 3\n```\n\n```text\n$ cat a.py\n```\n"
+    )
+    assert build.answered(page) == page.replace("cat a.py\n", "cat a.py\nx = 1\ny = 2\nz = 3\n")
+    for wrong in ("-q = 1", "-"):
+        with pytest.raises(SystemExit, match=r"an edit of a\.py does not fit in one place"):
+            build.answered(page.replace("-y = 1", wrong))
+
+
+def test_an_answer_may_have_fences_in_it() -> None:
+    page = "<!-- file: a -->\n\n````text\n```\nx\n```\n````\n\n````text\n$ cat a\n````\n"
+    assert build.answered(page) == page.replace("cat a\n", "cat a\n```\nx\n```\n")
+
+
+def test_what_is_shown_and_not_run_is_in_the_readme() -> None:
+    assert [command for command in sessions.UNRUN if f"$ {command}\n" not in read("README.md")] == []
 
 
 def test_a_page_can_not_use_what_nobody_runs() -> None:

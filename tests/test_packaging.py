@@ -113,18 +113,6 @@ def test_the_changelog_knows_the_version() -> None:
     assert f"## {ampclip_lint.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_pre_commit_hook_runs_the_command() -> None:
-    hook = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
-    for line in (
-        "entry: ampclip-lint check",
-        "language: python",
-        "require_serial: true",
-        "pass_filenames: true",
-        "types_or: [python, jupyter]",
-    ):
-        assert f"  {line}\n" in hook
-
-
 @pytest.mark.parametrize("command", ["ampclip-lint check fixtures", 'pip install -e ".[test]" && pytest'])
 def test_the_readme_s_first_screen_has_the_two_lines(command: str) -> None:
     first_screen = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:20]

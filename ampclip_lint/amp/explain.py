@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,10 @@ from ampclip_lint.syntax.source import SourceFile
 
 _WIDEST = 60
 """Characters of a source line."""
+_BETWEEN = "   "
+"""Stands between units of which each is another possibility."""
+_NARROWEST = 12
+"""Characters of a column, however narrow the terminal is."""
 _WORLDS = 20_000
 """Worlds of the exploration that keeps all facts; past it the engine's own has to do."""
 _RAISES = "raises"
@@ -27,14 +32,25 @@ _RAISES = "raises"
 Lines = Iterator[str]
 
 
-def trace_text(files: Sequence[SourceFile], function: str | None, models: Mapping[str, str] | None = None) -> str:
+def trace_text(
+    files: Sequence[SourceFile],
+    function: str | None,
+    models: Mapping[str, str] | None = None,
+    *,
+    width: int | None = None,
+) -> str:
     """
     The lines that touch gradients: what they do, and the unit of each optimizer's gradients after them.
 
-    The first file's functions are told; the others are there for what it imports from them.
+    The first file's functions are told; the others are there for what it imports from them. `width` is that of the
+    terminal, if it is one: columns that are too wide for it go on below.
     """
     sources = {file.name: file for file in files}
-    return _report(files, function, lambda analysis, linked: _Trace(analysis, linked, sources).lines(), "", models)
+
+    def lines(analysis: FunctionAnalysis, linked: Linked) -> Lines:
+        return _Trace(analysis, linked, sources, width).lines()
+
+    return _report(files, function, lines, "", models)
 
 
 def graph_text(
@@ -202,8 +218,11 @@ class _Row:
 
 
 class _Trace:
-    def __init__(self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile]) -> None:
+    def __init__(
+        self, analysis: FunctionAnalysis, linked: Linked, sources: Mapping[str, SourceFile], terminal: int | None
+    ) -> None:
         assert analysis.domain is not None
+        self.terminal = terminal
         self.analysis = analysis
         self.linked = linked
         self.sources = sources
@@ -224,11 +243,10 @@ class _Trace:
         for row in rows:
             if row not in inside:
                 helpers.setdefault((row.span.filename, row.span.function), []).append(row)
-        width = max(len(self._source(row)) for row in rows)
-        yield from self._table(inside, width, "")
+        yield from self._table(inside, rows, "")
         for (filename, function), part in helpers.items():
             yield f"  in {function or filename}:"
-            yield from self._table(part, width, f"{filename}:")
+            yield from self._table(part, rows, f"{filename}:")
         words = " ".join(unit for row in rows for unit in self._units_of(row))
         for word, meaning in (("_old", "the S before an update()"), ("mixed", "S of different times in one sum")):
             if word in words:
@@ -282,21 +300,45 @@ class _Trace:
                     found.setdefault(site.node.index, {})[kind] = fault.confidence is Confidence.DEFINITE
         return found
 
-    def _table(self, rows: Sequence[_Row], width: int, prefix: str) -> Lines:
+    def _table(self, rows: Sequence[_Row], all_rows: Sequence[_Row], prefix: str) -> Lines:
+        """The rows in columns; that of the source is as wide as in the other tables."""
         labels = [f"{prefix}{self.sources[row.span.filename].where(row.span.start.row)}" for row in rows]
-        place_width = max(map(len, labels), default=0)
-        text_width = max((len(self._text(row)) for row in rows), default=0)
+        margin = max(map(len, labels), default=0)
+        source_width, text_width, units_width = self._widths(
+            max(len(self._source(row)) for row in all_rows),
+            [self._text(row) for row in rows],
+            [units for row in rows for units in self._units(row)],
+            margin,
+        )
         previous: tuple[str, int] | None = None
         for row, label in zip(rows, labels):
             place = (row.span.filename, row.span.start.row)
-            source = self._source(row) if place != previous else ""
+            source = _cut(self._source(row), source_width) if place != previous else ""
             label = label if place != previous else ""
             previous = place
-            head = f"  {label:>{place_width}} | {source:<{width}}  {self._text(row):<{text_width}}  "
-            for index, units in enumerate(self._units(row)):
-                yield ((head if index == 0 else f"  {'':>{place_width}} | ".ljust(len(head))) + units).rstrip()
+            texts = _wrapped(self._text(row), text_width)
+            units = [line for part in self._units(row) for line in _alternatives(part, units_width)]
+            for index in range(max(len(texts), len(units))):
+                text, unit = (column[index] if index < len(column) else "" for column in (texts, units))
+                yield f"  {label:>{margin}} | {source:<{source_width}}  {text:<{text_width}}  {unit}".rstrip()
+                label = source = ""
             for kind, certain in row.faults.items():
-                yield f"  {'':>{place_width}} ! {kind.value}{'' if certain else ' (possibly)'}"
+                yield f"  {'':>{margin}} ! {kind.value}{'' if certain else ' (possibly)'}"
+
+    def _widths(self, source: int, texts: Sequence[str], units: Sequence[str], margin: int) -> tuple[int, int, int]:
+        """Of the three columns: what they need, or what the terminal has for them, but names stay whole."""
+        text, unit = (max(map(len, column), default=0) for column in (texts, units))
+        if self.terminal is None:
+            return source, text, unit
+        room = self.terminal - margin - len("   |     ")
+        if source + text + unit <= room:
+            return source, text, unit
+        text_least, unit_least = (
+            max((len(word) for cell in column for word in cell.split()), default=0) for column in (texts, units)
+        )
+        unit = min(unit, max(room // 3, room - source - text, unit_least))
+        text = min(text, max((room - unit) // 2, room - unit - source, text_least))
+        return min(source, max(room - unit - text, _NARROWEST)), text, unit
 
     def _text(self, row: _Row) -> str:
         return " / ".join(row.texts or row.errors or row.inert_texts)
@@ -304,7 +346,7 @@ class _Trace:
     def _source(self, row: _Row) -> str:
         source = self.sources.get(row.span.filename)
         text = source.line(row.span.start.row).strip().replace("\t", " ") if source is not None else ""
-        return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+        return _cut(text, _WIDEST)
 
     def _units_of(self, row: _Row, optimizers: Iterable[Ref] | None = None) -> dict[str, list[Facts]]:
         """The distinct units behind an operation, each with the facts of its worlds."""
@@ -327,12 +369,12 @@ class _Trace:
                 continue
             several = True
             parts.append(
-                "   ".join(
+                _BETWEEN.join(
                     f"{name}: {text}" + (f"  [{condition}]" if condition else "")
                     for text, condition in zip(classes, conditions)
                 )
             )
-        return (parts if several else ["   ".join(parts)]) or [""]
+        return (parts if several else [_BETWEEN.join(parts)]) or [""]
 
 
 # -- graph ------------------------------------------------------------------------------------------------------------
@@ -439,3 +481,21 @@ class _Picture:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _alternatives(units: str, width: int) -> list[str]:
+    """Where not all of them fit into one line, each begins a new one."""
+    return [
+        line for part in ([units] if len(units) <= width else units.split(_BETWEEN)) for line in _wrapped(part, width)
+    ]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """`text` in lines of that width, if no word is wider."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)

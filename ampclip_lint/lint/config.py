@@ -97,6 +97,8 @@ class Settings:
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
     respect_gitignore: bool = True
+    force_exclude: bool = False
+    """What is excluded is not read where it is named itself, either: for callers that name every file."""
     config_file: Path | None = None
     isolated: bool = False
     stdin_filename: str | None = None

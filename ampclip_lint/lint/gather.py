@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -45,12 +45,15 @@ class Gathered:
 
 def find_files(paths: Iterable[str | PathLike[str]], configs: Configs) -> Discovery:
     """The files that `paths` stand for under these configurations."""
-    return discover(
+    found = discover(
         paths,
         excludes=configs.excludes,
         respect_gitignore=configs.settings.respect_gitignore,
         stdin_filename=configs.settings.stdin_filename,
     )
+    if not configs.settings.force_exclude:
+        return found
+    return replace(found, files=tuple(file for file in found.files if not configs.is_excluded(place_of(file))))
 
 
 def gather(

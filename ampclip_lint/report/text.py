@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TextIO
@@ -99,6 +100,33 @@ def words(text: str, width: int) -> list[str]:
         else:
             lines[-1] += f" {word}" if lines[-1] else word
     return lines
+
+
+def folded(line: str, width: int, hang: int) -> list[str]:
+    """A line in lines of at most `width` characters, the further ones `hang` to its right; words stay whole."""
+    if len(line) <= width:
+        return [line]
+    further = " " * (len(line) - len(line.lstrip()) + hang)
+    return textwrap.wrap(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+
+
+def reflowed(markdown: str, width: int) -> str:
+    """Markdown with its paragraphs and list items in lines of at most `width` characters; code stays as it is."""
+    whole = ("#", "```", "|", "    ")
+    lines: list[str] = []
+    code = False
+    for line in markdown.split("\n"):
+        code ^= line.startswith("```")
+        begins = code or not line or line.startswith(("- ", *whole))
+        if begins or not lines or not lines[-1] or lines[-1].startswith(whole):
+            lines.append(line)
+        else:
+            lines[-1] += f" {line.strip()}"
+    shown: list[str] = []
+    for line in lines:
+        code ^= line.startswith("```")
+        shown += [line] if code or line.startswith(whole) else folded(line, width, 2 if line.startswith("- ") else 0)
+    return "\n".join(shown)
 
 
 def broken(line: Line, width: int) -> Iterator[Line]:
