@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from ampclip_lint.flow.facts import Atom
@@ -140,6 +139,7 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
     ops = [node.op if node.op is not None and keep(node.op) else None for node in graph.nodes]
     leading = _leading_to(graph, {index for index, op in enumerate(ops) if op is not None})
     edges = [[edge for edge in out if edge.target in leading] for out in graph.edges]
+    settled: set[int] = set()  # as they are, they stay, until one of their targets is bypassed
     changed = True
     while changed:
         changed = False
@@ -150,6 +150,8 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
                 goal[index] = out[0]
         for index, out in enumerate(edges):
             if (len(out) == 1 and not out[0].guards and out[0].target not in goal) or not out:
+                continue
+            if index in settled and not any(edge.target in goal for edge in out):
                 continue
             fresh: list[Edge] = []
             for edge in out:
@@ -169,6 +171,8 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
             if fresh != out:
                 edges[index] = fresh
                 changed = True
+            else:
+                settled.add(index)
     result = Graph()
     for node, op in zip(graph.nodes, ops):
         result.add(op, node.place)
@@ -192,13 +196,23 @@ def _only_way(edges: list[Edge], asked: Callable[[Atom], bool]) -> list[Edge]:
 
 def _exhaustive(edges: list[Edge]) -> bool:
     """Whether some edge can be taken whatever the atoms of their guards are."""
-    atoms = list(dict.fromkeys(guard.atom for edge in edges for guard in edge.guards))
-    if len(atoms) > 8:
+    ways = {frozenset(edge.guards) for edge in edges}
+    atoms = {guard.atom for way in ways for guard in way}
+    return len(atoms) > 8 or _is_tautology(ways)
+
+
+def _is_tautology(ways: Set[frozenset[Guard]]) -> bool:
+    """Whether in every case all guards of some way hold: case by case, as far as that takes."""
+    if frozenset() in ways:
         return True
-    return all(
-        any(all(dict(zip(atoms, values))[guard.atom] is guard.holds for guard in edge.guards) for edge in edges)
-        for values in product((True, False), repeat=len(atoms))
-    )
+    atom = next((guard.atom for way in ways for guard in way), None)
+    if atom is None:
+        return False
+    for holds in (True, False):
+        true, false = Guard(atom, holds), Guard(atom, not holds)
+        if not _is_tautology({way - {true} for way in ways if false not in way}):
+            return False
+    return True
 
 
 def _leading_to(graph: Graph, goals: set[int]) -> set[int]:
