@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,6 +68,8 @@ class SourceFile:
         if cell is None:
             return span
         start, end = (Position(at.row - cell.first + 1, at.column) for at in (span.start, span.end))
+        if end.row > len(cell.lines):  # what one cell begins and another ends
+            end = max(start, Position(len(cell.lines), len(cell.lines[-1]) + 1))
         return replace(span, start=start, end=end, cell=cell.number)
 
     def where(self, row: int) -> str:
@@ -90,8 +93,12 @@ class FileProblem:
 
 
 def read_bytes(name: str, path: Path) -> bytes | FileProblem:
-    """The bytes of a file, or why they can't be had."""
+    """The bytes of a file, or why they can't be had. What is no regular file (a pipe, a device) is not read."""
     try:
+        # Before it is opened: nobody may ever write to a pipe, and opening a device may do something.
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            return FileProblem(name, "not a regular file")
         return path.read_bytes()
     except FileNotFoundError:
         return FileProblem(name, "no such file (a broken link?)" if path.is_symlink() else "no such file")
