@@ -2,10 +2,11 @@
 
     python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--corpus DIR ...] [--findings DIR]
 
-What must hold of every input: nothing is raised and no internal error reported, findings are sorted and lie inside their
-file, every format renders and parses, the same input gives the same answer, and comments for the file silence what they
-name. An input is made from the seed and its number alone. A crash, a hang or a lack of memory is a finding: its input is
-written to the findings' folder, a few of each sort. Prints a table; exits with 1 where there is a finding.
+What must hold of every input: nothing is raised and no internal error reported, findings are sorted and lie inside
+their file, every format renders and parses, the same input gives the same answer, and comments for the file silence
+what they name. An input is made from the seed, its number and the samples. A crash, a hang or a lack of memory is a
+finding: its input is written to the findings' folder, a few of each sort. Prints a table; exits with 1 where there is a
+finding.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ _WRAPPINGS = (
     "for {name} in {flag}:\n    break\nelse:\n    pass", "while True:\n    continue",
 )  # fmt: skip
 _EXPRESSIONS = (
-    "scaler", "optimizer", "loss", "None", "True", "0", "-1", "()", "[]", "{{}}", "...", "'{name}'", "b''", "1j", "1e999",
+    "scaler", "optimizer", "loss", "None", "True", "0", "-1", "()", "[]", "{{}}", "...",
+    "'{name}'", "b''", "1j", "1e999",
     "lambda {name}: {flag}", "[{name} for {name} in {flag} if {name}]", "{{**{name}}}", "{{{name}: {flag}}}",
     "({name} := {flag})", "{name} if {flag} else {number}", "not {flag}", "{flag} and {name} or {number}",
     "{name}[{number}:{flag}, ...]", "f'{{{name}!r:>{{{number}}}}}'", "{name}.{flag}", "{name}(*{flag}, **{flag})",
@@ -213,10 +214,13 @@ def mutate_tree(text: str, other: str, rng: Random) -> str:
 
 
 _TOKENS = (
-    "(", ")", "[", "]", "{", "}", ":", ",", ".", "=", ":=", "*", "**", "@", ";", "\\\n", "\n", "\t", "\f", "\r", "#", "'", '"',
+    "(", ")", "[", "]", "{", "}", ":", ",", ".", "=", ":=", "*", "**", "@", ";", "\\\n", "\n",
+    "\t", "\f", "\r", "#", "'", '"',
     '"""', "'''", "f'", "rb'", "t'", "lambda", "yield", "await", "async", "def", "class", "if", "else", "elif", "for",
-    "while", "try", "except", "except*", "finally", "with", "match", "case", "type", "return", "del", "global", "nonlocal",
-    "import", "from", "as", "is", "not", "in", "and", "or", "None", "scaler", "optimizer", "print x", "exec '1'", "0777",
+    "while", "try", "except", "except*", "finally", "with", "match", "case", "type", "return",
+    "del", "global", "nonlocal",
+    "import", "from", "as", "is", "not", "in", "and", "or", "None", "scaler", "optimizer",
+    "print x", "exec '1'", "0777",
     "`x`", "<>", "1_0", "0x", "1e", "\u2028", "\x0b", "\xa0", "\ufeff", "\u202e", "ﬁ", "𝔁", "$", "?", "!", "->", "...",
 )  # fmt: skip
 
@@ -317,9 +321,12 @@ def encoded(text: str, rng: Random) -> bytes:
 
 
 _COMMENTS = (
-    "# noqa: AMP101", "# noqa", "# noqa:AMP101,AMP201 E501", "# ampclip: ignore[AMP101]", "# ampclip: ignore[]", "# ampclip: ignore",
-    "# ampclip: ignore-file[AMP101, AMP201] why", "# AMPCLIP:IGNORE[amp101]", "# ampclip: ignore[AMP999]", "# ampclip: off",
-    "# ampclip: ignore[AMP101", "# ampclip: ignore[AMP901]", "# ampclip: ignore[AMP101] # noqa: AMP202 # ampclip: ignore[é]",
+    "# noqa: AMP101", "# noqa", "# noqa:AMP101,AMP201 E501", "# ampclip: ignore[AMP101]",
+    "# ampclip: ignore[]", "# ampclip: ignore",
+    "# ampclip: ignore-file[AMP101, AMP201] why", "# AMPCLIP:IGNORE[amp101]",
+    "# ampclip: ignore[AMP999]", "# ampclip: off",
+    "# ampclip: ignore[AMP101", "# ampclip: ignore[AMP901]",
+    "# ampclip: ignore[AMP101] # noqa: AMP202 # ampclip: ignore[é]",
 )  # fmt: skip
 
 

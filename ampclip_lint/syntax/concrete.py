@@ -53,6 +53,9 @@ _ORDER: dict[type, tuple[str, ...]] = {
 MAX_SIZE = 100_000
 MAX_NESTING = 1_000
 
+#: Flat in the tree of ``ast``, and nested in the other: `a and b and c`, and the loops of a comprehension.
+_NESTED = (ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 class Unreadable(Exception):
     """Too much text or too deep for a concrete tree; the message says which."""
@@ -144,8 +147,7 @@ def _check_size(statements: Sequence[ast.stmt]) -> None:
         node, depth = pending.pop()
         size += 1
         inside = list(ast.iter_child_nodes(node))
-        # Flat in this tree, and nested in the other: `a and b and c`, and the loops of a comprehension.
-        width = len(inside) if isinstance(node, (ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) else 1
+        width = len(inside) if isinstance(node, _NESTED) else 1
         if size > MAX_SIZE:
             raise Unreadable("it is too long")
         if depth + width > MAX_NESTING:
