@@ -79,8 +79,10 @@ class _Program(click.Group):
             except BrokenPipeError:
                 raise  # click knows: whoever reads has seen enough
             except OSError as error:
+                # Without a name it is a stream, or the working directory, which may have been deleted.
+                name = error.filename or ("working directory" if isinstance(error, FileNotFoundError) else "output")
                 reason = (error.strerror or str(error) or type(error).__name__).lower()
-                _give_up(f"error: {error.filename or 'output'}: {reason}", 2)
+                _give_up(f"error: {name}: {reason}", 2)
 
 
 @contextmanager

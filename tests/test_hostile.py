@@ -640,6 +640,12 @@ def test_an_output_that_is_full_is_exit_code_2() -> None:
 
 
 @posix
+def test_a_working_directory_that_is_gone() -> None:
+    code, _, err = finished("check", ".", first="import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')")
+    assert (code, err) == (2, "error: working directory: no such file or directory\n")
+
+
+@posix
 def test_a_reader_that_has_seen_enough_ends_the_run_quietly() -> None:
     fresh(
         "train.py",
