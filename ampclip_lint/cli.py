@@ -85,7 +85,79 @@ def _rule_words(_context: click.Context, _parameter: click.Parameter, incomplete
     ]
 
 
-@click.group(context_settings=CONTEXT)
+class _Program(click.Group):
+    """The commands, ended by signals and by streams that are closed or full without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what ends it from outside becomes an exit code."""
+        with _open_streams(), _terminated():
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                _give_up("interrupted", 130)
+            except BrokenPipeError:
+                raise  # click knows: whoever reads has seen enough
+            except OSError as error:
+                # Without a name it is a stream, or the working directory, which may have been deleted.
+                name = error.filename or ("working directory" if isinstance(error, FileNotFoundError) else "output")
+                reason = (error.strerror or str(error) or type(error).__name__).lower()
+                _give_up(f"error: {name}: {reason}", 2)
+
+
+@contextmanager
+def _open_streams() -> Iterator[None]:
+    """A standard stream that is closed, as `>&-` does, is None to Python: what would go there goes nowhere."""
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    try:
+        yield
+    finally:
+        for name in closed:
+            getattr(sys, name).close()
+            setattr(sys, name, None)
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """What `kill` sends ends the program as an exception does, so that no half-written file is left behind."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _give_up(message: str, code: int) -> NoReturn:
+    """End with a message, if anybody can be told; what is still in a buffer is lost, and not tried again."""
+    from contextlib import suppress
+
+    from ampclip_lint.report.text import clean
+
+    with suppress(OSError):
+        click.echo(clean(message), err=True)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        _fail("-: standard input is closed")
+    return sys.stdin.buffer.read()
+
+
+@click.group(cls=_Program, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="ampclip-lint", message="%(prog)s %(version)s")
 def main() -> None:
     """Find gradient clipping, unscaling, stepping and updating in the wrong order around PyTorch's GradScaler.
@@ -225,7 +297,7 @@ def check(
         targets = paths or (".",)
         if show_files:
             sys.exit(_show_files(targets, settings))
-        stdin = sys.stdin.buffer.read() if "-" in targets else None
+        stdin = _stdin() if "-" in targets else None
         # What is to be changed is read anew: a result that was kept can't be looked at with other texts.
         cache = None if no_cache or fix or diff else Cache(cache_dir or default_folder())
         tells = not WITH_FIXES.isdisjoint((output_format, *(name for name, _ in reports)))
@@ -535,7 +607,7 @@ def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any)
 
     with _tool_errors():
         settings = _settings(fail_on=None, pedantic=True, **options)
-        stdin = sys.stdin.buffer.read() if "-" in paths else None
+        stdin = _stdin() if "-" in paths else None
         found = audit_paths(paths or (".",), settings, stdin=stdin)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     write_lines(render(found, width), sys.stdout, color=_colored(sys.stdout, color))

@@ -65,6 +65,7 @@ from ampclip_lint.report import sarif  # noqa: E402
 from ampclip_lint.report.audit_text import render  # noqa: E402
 from ampclip_lint.report.drawing import plot, standalone, timeline  # noqa: E402
 from ampclip_lint.report.settings import schema_lines  # noqa: E402
+from ampclip_lint.syntax.concrete import MAX_NESTING, MAX_SIZE  # noqa: E402
 from ampclip_lint.syntax.source import SourceFile  # noqa: E402
 from ampclip_lint.testing import parse_expectations, read_programs  # noqa: E402
 from ampclip_rules import RULES  # noqa: E402
@@ -488,6 +489,7 @@ def budgets() -> Iterator[str]:
     """The budgets that end or blur an analysis, as the engine has them."""
     yield "| budget | past it |\n| --- | --- |"
     yield f"| {MAX_DEPTH} calls inside each other | the next one is not entered |"
+    yield f"| {MAX_SIZE:,} nodes of syntax in a function, {MAX_NESTING:,} inside each other | it is not read |"
     yield f"| {Builder.MAX_NODES:,} operations in a function and what it calls | only what it calls is, by itself |"
     yield f"| {WORLDS_PER_NODE} worlds at one point | worlds lose their facts and are joined |"
     yield f"| {WORLDS_IN_ALL:,} worlds in one function | the rest of its paths is not followed |"

@@ -659,4 +659,5 @@ def test_the_example_of_the_page_is_true() -> None:
         r"```python\n(.*?)```\n\n```diff\n\$ [^\n]*\n(.*?)```", PAGE.read_text("utf-8"), re.S
     ).groups()  # type: ignore[union-attr]
     put("train.py", program)
-    assert check("--diff", "train.py").stdout == diff
+    result = check("--diff", "train.py")
+    assert result.stdout + result.stderr == diff

@@ -41,6 +41,7 @@ from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import Exploration, Visit, solve
+from ampclip_lint.syntax.concrete import Unreadable
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
@@ -475,7 +476,8 @@ def analyse_program(
             )
         except (ValueError, RecursionError, MemoryError) as error:
             position = Position(1, 1)
-            text = str(error) or type(error).__name__
+            # Python's own parser gives up with one of the last two, which one depends on the version.
+            text = str(error) if isinstance(error, ValueError) else "nested too deeply for Python to parse"
             problems.append(SyntaxProblem(Span(file.name, position, position), text, mentions_scaler(file.text)))
     stands = Models(models or {})
     program = ProgramIndex(modules, stands)
@@ -574,7 +576,13 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
         result.too_large = True
         result.gaps.append(Gap(result.span, f"`{result.name}` is too large to follow with all that it calls"))
         return result
-    except (cst.ParserSyntaxError, RecursionError) as error:
+    except Unreadable as error:
+        result.gaps.append(Gap(result.span, f"`{result.name}` could not be read: {error}"))
+        return result
+    except RecursionError:
+        result.gaps.append(Gap(result.span, f"`{result.name}` could not be read: it is nested too deeply"))
+        return result
+    except cst.ParserSyntaxError as error:
         result.gaps.append(Gap(result.span, f"`{result.name}` could not be read: {type(error).__name__}"))
         return result
     result.followed = lowering.followed

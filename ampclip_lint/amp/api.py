@@ -250,6 +250,11 @@ def is_scaler(name: str) -> bool:
     return name in SCALERS or name.endswith((".amp.GradScaler", ".grad_scaler.GradScaler", ".ShardedGradScaler"))
 
 
+def is_optimizer_base(name: str) -> bool:
+    """Whether a class that derives from this one is an optimizer: torch's own, or what a library calls so."""
+    return name in OPTIMIZER_BASES or is_optimizer(name) or name.rpartition(".")[2].endswith("Optimizer")
+
+
 def is_optimizer(name: str) -> bool:
     """Whether a qualified name constructs an optimizer."""
     head, _, tail = name.rpartition(".")

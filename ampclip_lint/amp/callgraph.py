@@ -85,6 +85,7 @@ class CallGraph:
     def __init__(self, program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = speaks_of_scaling) -> None:
         self.takes_part = takes_part
         self.everything = list(every_function(program))
+        self._order = {info: index for index, info in enumerate(self.everything)}
         self._program = program
         self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
         for info in self.everything:
@@ -132,8 +133,8 @@ class CallGraph:
 
     def below(self, info: FunctionInfo) -> list[FunctionInfo]:
         """The functions that lead to loss scaling and that `info` may call."""
-        called = set(self._called_by(info))
-        return [other for other in self.everything if other in called & self._leading and other.outer is None]
+        called = {other for other in self._called_by(info) if other in self._leading and other.outer is None}
+        return sorted(called, key=self._order.__getitem__)
 
 
 def _is_method(owner: ClassInfo, name: str) -> bool:

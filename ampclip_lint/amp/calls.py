@@ -599,9 +599,12 @@ class Calls(Expressions):
             kind_is_plain = not mine & overridden
             self.at(node)
             return self.new_scaler(None, arguments, node, None if kind_is_plain else info)
-        if any(base in api.OPTIMIZER_BASES or api.is_optimizer(base) for base in outside):
+        if any(api.is_optimizer_base(base) for base in outside):
             return self.new_optimizer(arguments, node, info)
         obj = Obj(key, Kind.INSTANCE, info)
+        if "step" in mine:  # it may turn out to be used as an optimizer
+            self.at(node)
+            self.emit(Draft("new_instance", (self.ref(key),)))
         self.construct(info, obj, arguments, node)
         return obj
 
@@ -659,19 +662,19 @@ class Calls(Expressions):
         if not text:
             return frozenset()
         info = self.frame.info
-        nodes: list[ast.AST] = [info.node]
-        if info.self_name and text.startswith(f"{info.self_name}.") and info.owner is not None:
-            nodes = [method.node for method in info.owner.methods.values()]
-        cache = info.__dict__.setdefault("_attributes_used", {})
-        if text not in cache:
-            cache[text] = frozenset(
-                child.attr
-                for node in nodes
-                for child in ast.walk(node)
-                if isinstance(child, ast.Attribute) and dotted(child.value) == text
-            )
-        found: frozenset[str] = cache[text]
-        return found
+        cache: dict[bool, dict[str, frozenset[str]]] = info.__dict__.setdefault("_attributes_used", {})
+        of_class = bool(info.self_name and text.startswith(f"{info.self_name}.") and info.owner is not None)
+        if of_class not in cache:
+            of_methods = info.owner.methods.values() if of_class and info.owner is not None else ()
+            nodes: list[ast.AST] = [method.node for method in of_methods] or [info.node]
+            # For all expressions at once: a walk for each would be quadratic in what generated code has.
+            table: dict[str, set[str]] = {}
+            for child in (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Attribute)):
+                name = dotted(child.value)
+                if name is not None:
+                    table.setdefault(name, set()).add(child.attr)
+            cache[of_class] = {name: frozenset(used) for name, used in table.items()}
+        return cache[of_class].get(text, frozenset())
 
     def property_value(self, method: FunctionInfo, base: Value, name: str, node: cst.BaseExpression) -> Value:
         if not self.relevant(method) or method.is_generator or self.depth() >= MAX_DEPTH:

@@ -409,6 +409,8 @@ class _Linker:
             case "new_optimizer":
                 inner = self.inner.get(args[0], args[0])
                 return NewOptimizer(inner) if inner in self.optimizers else None
+            case "new_instance":
+                return NewOptimizer(args[0]) if args[0] in self.optimizers else None
             case "retire":
                 return Retire(args[0]) if args[0] in self.optimizers else None
             case "scale":
@@ -581,7 +583,7 @@ class _Linker:
         result = _reduce(result, low.flags)
         updated = {node.op.scaler for node in result.nodes if isinstance(node.op, Update)}
         clears = {o for node in result.nodes if isinstance(node.op, ZeroGrad) for o in node.op.optimizers}
-        made = {args[0] for args in self._named("new_optimizer")}
+        made = {args[0] for name in ("new_optimizer", "new_instance") for args in self._named(name)}
         return Linked(
             result,
             tuple(self.scalers),

@@ -19,7 +19,7 @@ from ampclip_lint.syntax.source import FileProblem, SourceFile
 MOST_ROUNDS = 10
 
 #: Reports that tell of fixes look for them until so many functions were analysed again: nobody asked to wait for them.
-MOST_ANALYSES = 300
+MOST_ANALYSES = 500
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,12 @@ class Accepted:
     found: tuple[Diagnostic, ...]
 
 
+#: So many characters of the files that are analysed weigh as much as one function.
+_TEXT_OF_ONE = 5_000
+#: A function that takes all of the budget of its analysis costs as much as so many that do not.
+_WEIGHT_OF_INCOMPLETE = 200
+
+
 @dataclass
 class Workspace:
     """A program whose files can be changed, in memory."""
@@ -61,6 +67,12 @@ class Workspace:
 
     def fix(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
         """The first candidate of these kinds for a finding that proves right."""
+        try:
+            return self._first(diagnostic, wanted)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None  # what is too large to be read with all its layout is not changed
+
+    def _first(self, diagnostic: Diagnostic, wanted: Collection[Applicability]) -> Accepted | None:
         eligible = (candidate for candidate in self._candidates(diagnostic) if candidate.applicability in wanted)
         self._spent = 0
         for candidate in islice(eligible, MOST_CANDIDATES):
@@ -194,10 +206,18 @@ class Workspace:
         self, changed: Mapping[str, SourceFile], roots: frozenset[Function] | None
     ) -> list[Diagnostic] | None:
         number = len(self.program.reach if roots is None else roots)
+        # The text is looked through again, however few of its functions are: a generated one costs what it weighs.
         self._spent += number
         if self.budget is not None:
-            self.budget -= number
-        return self.program.findings(changed, roots)
+            files = self.program.sources.keys() if roots is None else self._files(roots) | changed.keys()
+            self.budget -= number + sum(len(self.program.sources[name].text) for name in files) // _TEXT_OF_ONE
+        found, incomplete = self.program.findings(changed, roots)
+        if self.budget is not None:
+            self.budget -= incomplete * _WEIGHT_OF_INCOMPLETE
+        return found
+
+    def _files(self, roots: Collection[Function]) -> set[str]:
+        return {name for root in roots for name, _ in self.program.reach.get(root, (root,))}
 
     def _counts(self, gained: Diagnostic, target: Diagnostic) -> bool:
         """Whether a finding that a candidate brings speaks against it."""

@@ -17,6 +17,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ampclip_lint.diagnostics import Edit, Position, Span
 from ampclip_lint.fix.candidate import without_rows
+from ampclip_lint.syntax.concrete import Unreadable, check_size
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.source import SourceFile
 
@@ -347,8 +348,12 @@ class _Chunk:
 def _parsed(text: str, _occurrence: int) -> tuple[cst.Module, Mapping[cst.CSTNode, CodeRange]]:
     # Positions cost as much as the analysis: one fix leaves all other functions of a file as they are. What stands in a
     # file twice is parsed twice, since a node has one place.
-    module = cst.parse_module(text)
-    return module, MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    check_size(ast.parse(text).body)
+    try:
+        module = cst.parse_module(text)
+        return module, MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    except (cst.ParserSyntaxError, RecursionError, KeyError) as error:  # KeyError: what libcst makes of too deep ones
+        raise Unreadable(f"libcst can't take it: {type(error).__name__}") from None
 
 
 def _top_level(text: str) -> Iterator[tuple[int, int]]:

@@ -341,6 +341,9 @@ def _load(path: Path) -> dict[str, Any]:
         raise ConfigError(path, f"not valid utf-8 at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(path, f"not valid TOML: {error}") from error
+    except (RecursionError, ValueError) as error:  # a value that Python refuses to make
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ConfigError(path, f"can't be read: {reason}") from error
     return data
 
 
@@ -425,6 +428,9 @@ def _models(path: Path, key: str, table: object, _rules: Mapping[str, Rule]) -> 
             tree = ast.parse(text)
         except SyntaxError as error:
             raise ConfigError(path, f"{where}, line {error.lineno}: not valid Python: {error.msg}") from error
+        except (ValueError, RecursionError, MemoryError) as error:
+            reason = error if isinstance(error, ValueError) else "nested too deeply"
+            raise ConfigError(path, f"{where}: not valid Python: {reason}") from error
         if not any(isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)) for node in tree.body):
             raise ConfigError(path, f"{where} defines no class and no function")
         found.append((name, text))

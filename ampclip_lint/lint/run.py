@@ -52,12 +52,13 @@ class Program:
 
     def findings(
         self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
-    ) -> list[Diagnostic] | None:
+    ) -> tuple[list[Diagnostic] | None, int]:
         """
         What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
         with the files that these came past.
 
-        All rules speak, of what is possible too. None where something crashes.
+        All rules speak, of what is possible too. None where something crashes. The number is that of the functions that
+        were too much to be followed in full.
         """
         files = set(self.sources)
         if roots is not None:
@@ -68,7 +69,7 @@ class Program:
         judge.roots = roots
         judge.run(list(texts.values()))
         found = judge.report(lambda _name: codes)
-        return None if any(problem.internal for problem in judge.problems) else found
+        return (None if any(problem.internal for problem in judge.problems) else found), judge.incomplete
 
 
 def lint_source(

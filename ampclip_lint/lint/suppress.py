@@ -12,10 +12,12 @@ from ampclip_lint.diagnostics import Diagnostic, Position, Span
 from ampclip_lint.syntax.source import FileProblem, SourceFile
 
 _HINT = re.compile(r"\b(?:ampclip|noqa)\s*:", re.IGNORECASE)
-_OWN = re.compile(r"#\s*ampclip\s*:\s*(?P<kind>[a-z-]+)\s*(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
+_OWN = re.compile(r"#\s*ampclip\s*:\s*(?P<kind>[a-z-]+)\s*(?:\[(?P<codes>[^\]#]*)\])?", re.IGNORECASE)
 _NOQA = re.compile(r"#\s*noqa\s*:\s*(?P<codes>[a-z]+[0-9]+(?:[\s,]+[a-z]+[0-9]+)*)", re.IGNORECASE)
 _CODES = re.compile(r"[A-Z]+[0-9]+")
 _WORD = re.compile(r"[^\s,]+")
+_LONGEST = 40
+"""Characters of a word that is not understood in the message about it."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,22 @@ NONE = Suppressions()
 def hint(codes: Iterable[str]) -> Callable[[bytes], bool]:
     """A quick test on bytes: False only where no comment of ours, and no `noqa` with a code like these, can stand."""
     letters = "|".join(sorted({re.escape(code.rstrip("0123456789")) for code in codes}))
-    pattern = re.compile(rf"\bampclip\s*:|\bnoqa\s*:[^\n]*?\b(?:{letters})[0-9]".encode(), re.IGNORECASE)
+    begins = re.compile(rb"\b(?:(ampclip)|noqa)\s*:")
+    counts = re.compile(rf"\bampclip\s*:|\b(?:{letters})[0-9]".encode(), re.IGNORECASE)
 
     def test(data: bytes) -> bool:
         lowered = data.lower()  # two searches for a fixed word are far quicker than one for a pattern
-        return (b"ampclip" in lowered or b"noqa" in lowered) and pattern.search(data) is not None
+        if b"ampclip" not in lowered and b"noqa" not in lowered:
+            return False
+        found = begins.search(lowered)
+        while found is not None:
+            end = data.find(b"\n", found.end())
+            end = len(data) if end < 0 else end
+            if found[1] or counts.search(data, found.end(), end):
+                return True
+            # Only one look at the rest of a line, however many comments begin there.
+            found = begins.search(lowered, end)
+        return False
 
     return test
 
@@ -89,16 +102,17 @@ def suppressions(source: SourceFile) -> Suppressions:
                 entries.append(Suppression(code, span, whole_file=False, shared=True))
         for match in _OWN.finditer(text):
             kind = match["kind"].lower()
+            shown = kind if len(kind) <= _LONGEST else f"{kind[:_LONGEST]}…"
             codes = list(_codes(source.name, start, match))
             if kind not in ("ignore", "ignore-file"):
-                reason = f"`ampclip: {match['kind']}` is no suppression comment (ignore[CODE] or ignore-file[CODE])"
+                reason = f"`ampclip: {shown}` is no suppression comment (ignore[CODE] or ignore-file[CODE])"
             elif not codes or not all(_CODES.fullmatch(code) for code, _ in codes):
                 reason = f"`ampclip: {kind}` needs a code, as in `ampclip: {kind}[AMP101]`; it silences nothing"
             else:
                 entries += [Suppression(code, span, kind == "ignore-file", shared=False) for code, span in codes]
                 continue
             malformed.append(FileProblem(f"{source.name}:{source.where(start.row)}", reason))
-    return Suppressions(tuple(entries), last_row, tuple(malformed))
+    return Suppressions(tuple(entries), last_row, tuple(dict.fromkeys(malformed)))  # once a line is enough
 
 
 def _codes(filename: str, comment: Position, match: re.Match[str]) -> Iterator[tuple[str, Span]]:

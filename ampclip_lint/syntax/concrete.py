@@ -48,6 +48,18 @@ _ORDER: dict[type, tuple[str, ...]] = {
     cst.NamedExpr: ("target", "value"),
 }
 
+#: What is read of one function, or of the body of a module: nodes of its ``ast`` tree, and how deep they are nested.
+#: More is generated code, on which libcst takes minutes, or overflows the stack of the process.
+MAX_SIZE = 100_000
+MAX_NESTING = 1_000
+
+#: Flat in the tree of ``ast``, and nested in the other: `a and b and c`, and the loops of a comprehension.
+_NESTED = (ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Unreadable(ValueError):
+    """Too much text or too deep for a concrete tree; the message says which."""
+
 
 class ConcreteFunction:
     """A function's body as libcst statements, each paired with its ``ast`` twin."""
@@ -58,14 +70,16 @@ class ConcreteFunction:
         self._listed: set[int] = set()
         if isinstance(info.node, ast.Module):
             self.params: cst.Parameters | None = None
-            body = [
+            body: list[ast.stmt] = [
                 node
                 for node in info.node.body
                 if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
             ]
+            check_size(body)
             self.body: Sequence[cst.BaseStatement] = [self._module_statement(info.module, node) for node in body]
             self.twins = body
         else:
+            check_size([info.node])
             definition = _cut(info.module, info.node)
             self.params = definition.params
             suite = definition.body
@@ -123,6 +137,22 @@ class ConcreteFunction:
                 for mine, their in zip(ours, theirs):
                     self._calls[id(mine)] = self.span(their)
         return self._calls.get(id(call)) or self.span(twin)
+
+
+def check_size(statements: Sequence[ast.stmt]) -> None:
+    """Refuse what libcst can't take."""
+    size = 0
+    pending: list[tuple[ast.AST, int]] = [(node, 0) for node in statements]
+    while pending:
+        node, depth = pending.pop()
+        size += 1
+        inside = list(ast.iter_child_nodes(node))
+        width = len(inside) if isinstance(node, _NESTED) else 1
+        if size > MAX_SIZE:
+            raise Unreadable("it is too long")
+        if depth + width > MAX_NESTING:
+            raise Unreadable("it is nested too deeply")
+        pending.extend((child, depth + width) for child in inside)
 
 
 def _cut(module: ModuleIndex, node: ast.FunctionDef | ast.AsyncFunctionDef) -> cst.FunctionDef:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
+#: In one part of a pattern: with each, the time to match a name grows by a factor of its length.
+MAX_STARS = 4
+
 DEFAULT_EXCLUDES = (
     ".ampclip_lint_cache",
     ".bzr",
@@ -223,10 +226,10 @@ class _Walker:
 
 
 def gitignore_spec(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Compile patterns; like git, a line that is no pattern is passed over."""
+    """Compile patterns; like git, a line that is no pattern is passed over, and so is one that takes too long."""
     from pathspec import GitIgnoreSpec
 
-    lines = list(lines)
+    lines = [line for line in lines if all(part.count("*") <= MAX_STARS for part in line.split("/"))]
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:

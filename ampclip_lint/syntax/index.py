@@ -6,6 +6,7 @@ Names are resolved here, by import tables; the concrete syntax of a function is 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -205,6 +206,12 @@ Meaning = FunctionInfo | ClassInfo | Variable | str
 
 def parse(file: SourceFile) -> ast.Module:
     """The tree of a file. In a notebook, a `SyntaxError` speaks of the first cell that is none by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is no error: `1if x else 2`, "\d"
+        return _parsed(file)
+
+
+def _parsed(file: SourceFile) -> ast.Module:
     try:
         return ast.parse(file.text)
     except SyntaxError:

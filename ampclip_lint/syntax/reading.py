@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +53,8 @@ def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes | FileProblem:
     except PermissionError:
         return FileProblem(name, "is a directory" if os.path.isdir(path) else "permission denied")  # as Windows has it
     except OSError as error:
+        if error.errno == errno.ENXIO:
+            return FileProblem(name, "not a regular file")  # a socket can't even be opened
         return FileProblem(name, (error.strerror or str(error) or type(error).__name__).lower())
 
 

@@ -69,6 +69,8 @@ class SourceFile:
         if cell is None:
             return span
         start, end = (Position(at.row - cell.first + 1, at.column) for at in (span.start, span.end))
+        if end.row > len(cell.lines):  # what one cell begins and another ends
+            end = max(start, Position(len(cell.lines), len(cell.lines[-1]) + 1))
         return replace(span, start=start, end=end, cell=cell.number)
 
     def where(self, row: int) -> str:
