@@ -54,10 +54,11 @@ _HELP = (
     rb"|optim(?![iu](?!zer)|al)|\.step\("
 )
 _SMALL = 16
-#: Lines of comment and strings, but for those with code in them. Each way begins with a character, for speed.
+#: Lines of comment and strings, but for those with code in them. Each way begins with a character, for speed. A string
+#: with more escapes than that is left in: one that never ends would be looked through from each of them.
 _PROSE = (
-    rb"\"(?<![fF]\")(?<![fF][rR]\")(?:\"\"[^\0]*?\"\"\"|[^\"\\\n]*(?:\\.[^\"\\\n]*)*\")"
-    rb"|'(?<![fF]')(?<![fF][rR]')(?:''[^\0]*?'''|[^'\\\n]*(?:\\.[^'\\\n]*)*')|\n[ \t]*#[^\n]*"
+    rb"\"(?<![fF]\")(?<![fF][rR]\")(?:\"\"[^\0]*?\"\"\"|[^\"\\\n]*(?:\\.[^\"\\\n]*){0,200}\")"
+    rb"|'(?<![fF]')(?<![fF][rR]')(?:''[^\0]*?'''|[^'\\\n]*(?:\\.[^'\\\n]*){0,200}')|\n[ \t]*#[^\n]*"
 )
 
 
