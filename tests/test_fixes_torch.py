@@ -41,6 +41,9 @@ OTHER = "the call comes from elsewhere: a hook, a callback, an argument, a metho
 
 #: Fixture, then program, to the reason why no fix is offered. `*`: none for any program of the file.
 LEFT: dict[str, dict[str, str]] = {
+    "clip_partial_unscale": {
+        "bad_the_first_of_the_optional_optimizers": NAMES,
+    },
     "backward_without_scale": {
         "bad_penalty_in_helper": NAMES,
         "bad_sum_of_scaled_and_plain": SEVERAL,
@@ -128,6 +131,7 @@ LEFT: dict[str, dict[str, str]] = {
         "bad_step_before_the_backward_it_clears": SEVERAL,
         "bad_no_backward_in_the_scaled_arm": SEVERAL,
         "bad_backward_only_in_the_other_arm": SEVERAL,
+        "bad_unscaled_where_the_other_arm_has_no_backward": SEVERAL,
     },
     "unscale_mid_accumulation": {
         "bad_norm_logged_mid_window": SEVERAL,
