@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from ampclip_lint.cli import main
 from ampclip_lint.diagnostics import Edit, Position, Span
 from ampclip_lint.fix import apply
+from ampclip_lint.fix.check import Workspace
 from ampclip_lint.fix.document import NotEditable, edited, with_edits
 from ampclip_lint.fix.propose import TABLE, candidates
 from ampclip_lint.fix.scene import Scene
@@ -661,3 +662,17 @@ def test_the_example_of_the_page_is_true() -> None:
     put("train.py", program)
     result = check("--diff", "train.py")
     assert result.stdout + result.stderr == diff
+
+
+def test_a_crash_costs_the_fix_and_not_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("train.py", BAD)
+
+    def crash(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(Workspace, "fix", crash)
+    result = check("train.py")
+    assert result.exit_code == 2
+    assert "AMP101" in result.stdout
+    assert "fix: " not in result.stdout
+    assert "internal error in the fix of AMP101: KeyError" in result.stderr

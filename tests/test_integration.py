@@ -459,6 +459,7 @@ NOT_RUN = {
     "python docs/build_evidence.py": "run with --check by test_fixtures_torch.py",
     "python docs/build_corpus.py": "run with --check by test_corpus.py",
     "python benchmarks/random_programs.py --programs 2000": "takes long; the tests run it on fewer",
+    "python benchmarks/fuzz.py": "takes long; the tests share its generators",
     "python benchmarks/corpus.py": "downloads releases",
     "pip install x": "a line of a notebook",
     "python -m ampclip_lint": "run by the test of the module",

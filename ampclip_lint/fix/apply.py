@@ -44,10 +44,16 @@ def offered(result: RunResult, stdin: bytes | None = None) -> RunResult:
         return result
     work = Workspace(result.program, stdin, budget=MOST_ANALYSES)
     found = []
+    problems = list(result.problems)
     for diagnostic in result.diagnostics:
-        accepted = work.fix(diagnostic, frozenset(Applicability))
+        try:
+            accepted = work.fix(diagnostic, frozenset(Applicability))
+        except Exception as error:  # costs the fix, not the finding
+            accepted = None
+            reason = f"internal error in the fix of {diagnostic.code}: {type(error).__name__}: {error}"
+            problems.append(FileProblem(diagnostic.span.filename, reason, internal=True))
         found.append(diagnostic if accepted is None else replace(diagnostic, fix=accepted.fix))
-    return replace(result, diagnostics=tuple(found))
+    return replace(result, diagnostics=tuple(found), problems=tuple(problems))
 
 
 def fix_all(result: RunResult, *, unsafe: bool, stdin: bytes | None = None) -> Fixed:

@@ -210,7 +210,8 @@ class Workspace:
         self._spent += number
         if self.budget is not None:
             files = self.program.sources.keys() if roots is None else self._files(roots) | changed.keys()
-            self.budget -= number + sum(len(self.program.sources[name].text) for name in files) // _TEXT_OF_ONE
+            texts = [source.text for name, source in self.program.sources.items() if name in files]
+            self.budget -= number + sum(map(len, texts)) // _TEXT_OF_ONE
         found, incomplete = self.program.findings(changed, roots)
         if self.budget is not None:
             self.budget -= incomplete * _WEIGHT_OF_INCOMPLETE
