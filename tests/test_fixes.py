@@ -671,7 +671,7 @@ def test_a_crash_costs_the_fix_and_not_the_finding(monkeypatch: pytest.MonkeyPat
         raise KeyError("x")
 
     monkeypatch.setattr(Workspace, "fix", crash)
-    result = check("train.py")
+    result = check("--output-format", "full", "train.py")
     assert result.exit_code == 2
     assert "AMP101" in result.stdout
     assert "fix: " not in result.stdout
