@@ -10,8 +10,9 @@ from ampclip_lint.lint.audit import Finding, folder_of
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.loops import Curve, History
 from ampclip_lint.report.drawing import number_text, plot, spoken, timeline, unit_text
-from ampclip_lint.report.excerpts import excerpt, place, regions, row_text, same_file, searchable, shortened
+from ampclip_lint.report.excerpts import excerpt, place, regions, row_text, same_file, searchable
 from ampclip_lint.report.markup import Content, Markup, code, element, joined, prose, scroller
+from ampclip_lint.report.text import shortened
 
 MAX_DRAWN = 300
 """Findings with source and pictures; those behind are told in a line."""

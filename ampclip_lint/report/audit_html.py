@@ -14,8 +14,9 @@ from ampclip_lint.loops import Doubt
 from ampclip_lint.report.audit_findings import MAX_DRAWN, FindingItem, identities
 from ampclip_lint.report.audit_loops import doubt_text, loop_item
 from ampclip_lint.report.drawing import asset, style
-from ampclip_lint.report.excerpts import counted, searchable
+from ampclip_lint.report.excerpts import searchable
 from ampclip_lint.report.markup import Content, Markup, code, element, joined, raw
+from ampclip_lint.report.text import counted
 
 # What one page may hold: a browser must open it, and nobody reads more.
 MAX_FINDINGS = 3_000

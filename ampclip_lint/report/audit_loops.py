@@ -9,8 +9,9 @@ from ampclip_lint.lint.audit import Audit, JudgedLoop, Verdict, folder_of
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.loops import Call, Clip, Doubt, Loop, Scaler
 from ampclip_lint.report.drawing import unit_text
-from ampclip_lint.report.excerpts import counted, excerpt, near, place, searchable, shortened
+from ampclip_lint.report.excerpts import excerpt, near, place, searchable
 from ampclip_lint.report.markup import Content, Markup, code, element, items, joined, prose, scroller
+from ampclip_lint.report.text import counted, shortened
 
 MAX_CALLS = 60
 """Calls of one loop, and its doubts."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from ampclip_lint.diagnostics import Confidence, Severity
 from ampclip_lint.lint.audit import Audit, JudgedLoop, Verdict, folder_of, tally
 from ampclip_lint.report.audit_loops import clip_text, scaler_text
-from ampclip_lint.report.excerpts import counted, near, place
-from ampclip_lint.report.text import Line, clean, plain
+from ampclip_lint.report.excerpts import near, place
+from ampclip_lint.report.text import Line, clean, counted, plain
 
 NARROWEST, WIDEST = 60, 140
 

@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from ampclip_lint.loops import Age, Curve, Held, History, Level, Moment
-from ampclip_lint.report.excerpts import shortened
 from ampclip_lint.report.markup import Markup, element, joined, raw
+from ampclip_lint.report.text import shortened
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ampclip_lint.diagnostics import Diagnostic, Span
 from ampclip_lint.lint.run import RunResult
-from ampclip_lint.report.text import clean
-
-WIDEST = 160
-"""Characters of one line that are shown."""
+from ampclip_lint.report.text import clean, shortened
 
 _CONTEXT = 1
 _ROWS = 48
@@ -36,16 +33,6 @@ def same_file(one: Span, other: Span) -> bool:
 def searchable(*texts: str) -> str:
     """What a search looks in."""
     return shortened(" ".join(texts).lower(), 600)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def shortened(text: str, widest: int = WIDEST) -> str:
-    """A text of bounded length."""
-    return text if len(text) <= widest else text[: widest - 1] + "…"
 
 
 def excerpt(span: Span, result: RunResult, widest: int = 64) -> str:

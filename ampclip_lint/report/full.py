@@ -8,7 +8,7 @@ from ampclip_lint.diagnostics import Applicability, Diagnostic, TraceStep
 from ampclip_lint.lint.run import RunResult
 from ampclip_lint.report.concise import headline
 from ampclip_lint.report.place import unit_text
-from ampclip_lint.report.text import HANG, Line, broken, clean, crop, expand
+from ampclip_lint.report.text import HANG, Line, broken, clean, crop, expand, shortened
 
 _BEFORE = 2
 _AFTER = 1
@@ -93,10 +93,10 @@ def _steps(diagnostic: Diagnostic, result: RunResult, room: int | None) -> list[
     if not rows:
         return []
     if room is not None:  # of a long path the end says more than the beginning
-        rows = [(_cut(row[0][::-1], max(room // 3, 20))[::-1], *row[1:]) for row in rows]
+        rows = [(shortened(row[0][::-1], max(room // 3, 20))[::-1], *row[1:]) for row in rows]
     place_width = max(len(row[0]) for row in rows)
     widest = _WIDEST if room is None else min(_WIDEST, max((room - place_width - 5) // 2, _NARROWEST))
-    rows = [(place, _cut(text, widest), message, unit) for place, text, message, unit in rows]
+    rows = [(place, shortened(text, widest), message, unit) for place, text, message, unit in rows]
     text_width = max(len(row[1]) for row in rows)
     lines: list[Line] = []
     for place, text, message, unit in rows:
@@ -116,10 +116,6 @@ def _excerpt(step: TraceStep, result: RunResult) -> str:
     line = _line(lines, start.row)
     stop = end.column - 1 if end.row == start.row and end.column > start.column else len(line)
     return clean(line[start.column - 1 : stop].strip().replace("\t", " "))
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _line(lines: Sequence[str], row: int) -> str:

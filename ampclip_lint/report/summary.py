@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ampclip_lint.report.text import Line, clean, plain
+from ampclip_lint.report.text import Line, clean, counted, plain
 from ampclip_lint.syntax.reading import display_name
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def statistics(result: RunResult) -> Iterator[Line]:
 
 def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
     """The closing lines of a run."""
-    where = f"{_count(result.files, 'file')} read, {len(result.sources) - result.imported} analysed"
+    where = f"{counted(result.files, 'file')} read, {len(result.sources) - result.imported} analysed"
     if result.imported:
         where += f" with {result.imported} that {'they import' if result.files > 1 else 'it imports'}"
     severities = Counter(diagnostic.severity.value for diagnostic in result.diagnostics)
-    kinds = [_count(severities[kind], kind) for kind in ("error", "warning") if severities[kind]]
+    kinds = [counted(severities[kind], kind) for kind in ("error", "warning") if severities[kind]]
     if severities["info"]:
         kinds.append(f"{severities['info']} info")
     if not result.files:
@@ -51,11 +51,10 @@ def summary(result: RunResult, *, verbose: bool = False) -> Iterator[Line]:
         yield from _baseline(outcome, verbose=verbose)
     if result.incomplete:
         verb = "was" if result.incomplete == 1 else "were"
-        yield plain(
-            f"{_count(result.incomplete, 'function')} {verb} analysed incompletely; --extend-select AMP003 shows where."
-        )
+        functions = counted(result.incomplete, "function")
+        yield plain(f"{functions} {verb} analysed incompletely; --extend-select AMP003 shows where.")
     if verbose:
-        yield plain(f"{_count(result.suppressed, 'finding')} suppressed by comments.")
+        yield plain(f"{counted(result.suppressed, 'finding')} suppressed by comments.")
         for name in sorted(result.sources):
             yield plain(f"analysed {clean(name)}")
 
@@ -67,12 +66,12 @@ def _baseline(outcome: Outcome, *, verbose: bool) -> Iterator[Line]:
         parts = [f"{outcome.fresh} new"] if outcome.accepted or outcome.kept or stale else []
         parts += [f"{stale} that no longer {'occurs' if stale == 1 else 'occur'} removed"] if stale else []
         parts += [f"{outcome.kept} that this run can't judge kept"] if outcome.kept else []
-        held = _count(sum(count for _, count in outcome.renewed), "finding")
+        held = counted(sum(count for _, count in outcome.renewed), "finding")
         changes = f" ({', '.join(parts)})" if parts else ""
         text = f"Wrote {held} to {clean(display_name(outcome.path))}{changes}."
     elif outcome.accepted or stale:
-        text = f"{_count(outcome.accepted, 'finding')} accepted by the baseline"
-        text += f", {_count(stale, 'entry')} no longer {'occurs' if stale == 1 else 'occur'}." if stale else "."
+        text = f"{counted(outcome.accepted, 'finding')} accepted by the baseline"
+        text += f", {counted(stale, 'entry')} no longer {'occurs' if stale == 1 else 'occur'}." if stale else "."
     else:
         return
     yield plain(text)
@@ -87,7 +86,7 @@ def fixes(result: RunResult, fixed: int | None, *, unsafe: bool) -> Iterator[Lin
     from ampclip_lint.diagnostics import Applicability
 
     if fixed is not None:
-        yield plain(f"{_count(fixed, 'finding')} fixed." if fixed else "Nothing fixed.")
+        yield plain(f"{counted(fixed, 'finding')} fixed." if fixed else "Nothing fixed.")
     kinds = Counter(found.fix.applicability for found in result.diagnostics if found.fix is not None)
     safe, hidden = kinds[Applicability.SAFE], kinds[Applicability.UNSAFE]
     if unsafe:
@@ -102,9 +101,4 @@ def fixes(result: RunResult, fixed: int | None, *, unsafe: bool) -> Iterator[Lin
 
 def would_fix(number: int) -> Iterator[Line]:
     """The closing line of a run that shows what it would change."""
-    yield plain(f"Would fix {_count(number, 'finding')}." if number else "Nothing to fix.")
-
-
-def _count(number: int, noun: str) -> str:
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else many}"
+    yield plain(f"Would fix {counted(number, 'finding')}." if number else "Nothing to fix.")

@@ -32,6 +32,9 @@ _TAB = 4
 # Controls, formats (invisible, or they change the order of others), separators of lines, and what is no character.
 _UNSHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
+WIDEST = 160
+"""Characters of one line that are shown, where nothing else bounds it."""
+
 
 def plain(text: str) -> Line:
     """A line without style."""
@@ -180,3 +183,14 @@ def write_lines(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
     console = Console(file=stream, force_terminal=True, theme=Theme(STYLES), highlight=False)
     for line in lines:
         console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"
+
+
+def shortened(text: str, widest: int = WIDEST) -> str:
+    """A text of bounded length."""
+    return text if len(text) <= widest else text[: widest - 1] + "…"
