@@ -85,6 +85,11 @@ def _rule_words(_context: click.Context, _parameter: click.Parameter, incomplete
     ]
 
 
+def _codes(name: str, text: str) -> Callable[[Any], Any]:
+    """An option that names rules."""
+    return click.option(name, multiple=True, callback=_words, shell_complete=_rule_words, metavar="CODES", help=text)
+
+
 class _Program(click.Group):
     """The commands, ended by signals and by streams that are closed or full without a traceback."""
 
@@ -179,30 +184,9 @@ def main() -> None:
     metavar="FORMAT=FILE",
     help="Write the findings there, too, in that format.",
 )
-@click.option(
-    "--select",
-    multiple=True,
-    callback=_words,
-    shell_complete=_rule_words,
-    metavar="CODES",
-    help="Codes, prefixes, names or ALL, instead of the defaults.",
-)
-@click.option(
-    "--extend-select",
-    multiple=True,
-    callback=_words,
-    shell_complete=_rule_words,
-    metavar="CODES",
-    help="Rules to add.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    callback=_words,
-    shell_complete=_rule_words,
-    metavar="CODES",
-    help="Rules to leave out.",
-)
+@_codes("--select", "Codes, prefixes, names or ALL, instead of the defaults.")
+@_codes("--extend-select", "Rules to add.")
+@_codes("--ignore", "Rules to leave out.")
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "info", "never")),
