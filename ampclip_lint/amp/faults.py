@@ -76,6 +76,17 @@ PRECEDENCE: tuple[FaultKind, ...] = (
     FaultKind.NORM_MISREAD,
 )
 
+#: Faults of a pair's stage: their story begins at the last update, not where the gradients were cleared.
+OF_STAGES = frozenset(
+    {
+        FaultKind.DOUBLE_STEP,
+        FaultKind.DOUBLE_UNSCALE,
+        FaultKind.UNSCALE_AFTER_STEP,
+        FaultKind.UPDATE_MISSING,
+        FaultKind.UPDATE_WITHOUT_CHECK,
+    }
+)
+
 
 @dataclass(frozen=True)
 class Mark:

@@ -12,7 +12,7 @@ import libcst as cst
 from ampclip_lint.amp import api
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, info_span
 from ampclip_lint.amp.builder import Place
-from ampclip_lint.amp.faults import FaultKind, Mark
+from ampclip_lint.amp.faults import OF_STAGES, FaultKind, Mark
 from ampclip_lint.amp.link import Linked
 from ampclip_lint.amp.machine import Buffer, State
 from ampclip_lint.amp.narrate import Names, describe, names_of, outcome, tested, touched
@@ -48,16 +48,6 @@ _STEPS = (ScalerStep, OptimizerStep)
 _TOLD = (NewScaler, Backward, Unscale, ClipOp, Multiply, Edit, *_STEPS, Update, ZeroGrad, Escape)
 #: Faults of no consequence for what is applied.
 _REMARKS = frozenset({FaultKind.CLIP_EACH, FaultKind.NORM_MISREAD})
-#: Faults of a pair's stage: their story begins at an update, as that of the others where the gradients are cleared.
-_STAGES = frozenset(
-    {
-        FaultKind.DOUBLE_STEP,
-        FaultKind.DOUBLE_UNSCALE,
-        FaultKind.UNSCALE_AFTER_STEP,
-        FaultKind.UPDATE_MISSING,
-        FaultKind.UPDATE_WITHOUT_CHECK,
-    }
-)
 #: The last events before a fault that a history keeps.
 MAX_MOMENTS = 24
 
@@ -368,7 +358,7 @@ def _beginning(mark: Mark, path: Sequence[Visit[State]], graph: Graph) -> int:
     """The last place before the fault where what it is about began."""
     for index in range(len(path) - 2, -1, -1):
         op = graph.nodes[path[index].node].op
-        if mark.kind in _STAGES:
+        if mark.kind in OF_STAGES:
             if isinstance(op, Update) and op.scaler == mark.scaler:
                 return index
         elif isinstance(op, ZeroGrad) and (not mark.optimizers or set(op.optimizers) & set(mark.optimizers)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from ampclip_lint.amp.faults import FaultKind, Mark
+from ampclip_lint.amp.faults import OF_STAGES, FaultKind, Mark
 from ampclip_lint.amp.machine import Buffer, Outcome, Stage, State, evaluate, run
 from ampclip_lint.amp.ops import (
     OPERATIONS,
@@ -69,16 +69,6 @@ _CLIPS = {
     ClipKind.HAND: "by hand",
     ClipKind.ADAPTIVE: "adaptively",
 }
-#: Faults of a pair's stage: the story begins at the last update, not where the gradients were cleared.
-_STAGES = frozenset(
-    {
-        FaultKind.DOUBLE_STEP,
-        FaultKind.DOUBLE_UNSCALE,
-        FaultKind.UNSCALE_AFTER_STEP,
-        FaultKind.UPDATE_MISSING,
-        FaultKind.UPDATE_WITHOUT_CHECK,
-    }
-)
 #: Faults that are about what was done to another optimizer than the one that is wrong.
 _SHARED = frozenset({FaultKind.CLIP_PARTIAL, FaultKind.UPDATE_BETWEEN_STEPS, FaultKind.DOUBLE_UNSCALE})
 _DOUBTS = {"exception": "an exception is raised here", "zero rounds": "a loop is left without a single round"}
@@ -477,7 +467,7 @@ class _Story:
 
     def _starts_anew(self, here: Visit[State]) -> bool:
         op = self.graph.nodes[here.node].op
-        if self.mark.kind in _STAGES:
+        if self.mark.kind in OF_STAGES:
             return isinstance(op, Update) and op.scaler == self.mark.scaler and self._legal(op, here)
         return isinstance(op, ZeroGrad) and (not self.focus or not self.focus.isdisjoint(op.optimizers))
 
