@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -40,7 +41,7 @@ from ampclip_lint.amp.units import Ref, ScaleOf, Stored, UnitExpr, leaves
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
-from ampclip_lint.flow.solver import Exploration, Visit, solve
+from ampclip_lint.flow.solver import WORLDS_IN_ALL, Exploration, Visit, solve
 from ampclip_lint.syntax.concrete import Unreadable
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
@@ -88,6 +89,16 @@ class Gap:
     message: str
 
 
+class _Setting(NamedTuple):
+    """What the facts of a world mean to operations: the scalers whose S is 1, the optimizers that there are not, and
+    whether a test has shown that gradients are finite.
+    """
+
+    disabled: frozenset[Ref]
+    absent: frozenset[Ref]
+    finite: bool
+
+
 class GradScalerDomain:
     """The solver's client: the protocol on the states of one function."""
 
@@ -95,39 +106,55 @@ class GradScalerDomain:
         self.linked = linked
         self.protocol = Protocol(linked.clears, linked.checks)
         self.live = live_variables(linked.graph)
+        # Worlds differ in many facts and in few that operations ask for: what is the same is worked out once.
+        self._settings: dict[Facts, _Setting] = {}
+        self._steps: dict[tuple[int, State, _Setting], Step] = {}
 
     def transfer(self, node: Node, state: State, facts: Facts) -> Iterator[tuple[State, tuple[tuple[Atom, bool], ...]]]:
         op = node.op
         if isinstance(op, PresumeEnabled):
             yield state, tuple((atom, op.holds) for atom in op.atoms if facts.value(atom) is None)
             return
-        step = self.advance(node, state, facts)
-        if step.state is not None:
-            yield step.state.without_variables(self.live[node.index]), ()
+        after = self.advance(node, state, facts).state
+        if after is not None:
+            yield after.without_variables(self.live[node.index]), ()
 
     def advance(self, node: Node, state: State, facts: Facts) -> Step:
         """The protocol's step at a node, for the optimizers that there are in this world."""
-        op = node.op
-        if isinstance(op, OptimizerStep) and any(subject in facts for subject in self.linked.finite):
+        key = (node.index, state, self._setting(facts))
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._advance(*key)
+        return step
+
+    def _advance(self, index: int, state: State, setting: _Setting) -> Step:
+        op = self.linked.graph.nodes[index].op
+        if isinstance(op, OptimizerStep) and setting.finite:
             op = replace(op, guarded=True)
-        absent = {
-            o
-            for o, guards in self.linked.optional.items()
-            if any(facts.value(guard.atom) is guard.holds for guard in guards)
-        }
-        if absent:
+        if setting.absent:
             for name in ("must", "may", "vague", "optimizers"):
                 if hasattr(op, name):
-                    op = replace(op, **{name: tuple(o for o in getattr(op, name) if o not in absent)})
-        disabled = self.disabled(facts)
-        if disabled:
-            state = as_if_disabled(state, disabled)
-        return self.protocol.advance(op, node.index, state, disabled)
+                    op = replace(op, **{name: tuple(o for o in getattr(op, name) if o not in setting.absent)})
+        if setting.disabled:
+            state = as_if_disabled(state, setting.disabled)
+        return self.protocol.advance(op, index, state, setting.disabled)
+
+    def _setting(self, facts: Facts) -> _Setting:
+        found = self._settings.get(facts)
+        if found is None:
+            absent = {
+                o
+                for o, guards in self.linked.optional.items()
+                if any(facts.value(guard.atom) is guard.holds for guard in guards)
+            }
+            off = {s for s, atom in self.linked.enabled.items() if facts.value(atom) is False}
+            finite = any(subject in facts for subject in self.linked.finite)
+            found = self._settings[facts] = _Setting(self.linked.inert | off, frozenset(absent), finite)
+        return found
 
     def disabled(self, facts: Facts) -> frozenset[Ref]:
         """The scalers whose S is 1 in a world."""
-        off = {s for s, atom in self.linked.enabled.items() if facts.value(atom) is False}
-        return self.linked.inert | off
+        return self._setting(facts).disabled
 
     def key(self, state: State) -> Hashable:
         return state
@@ -593,7 +620,7 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
         return result
     result.linked = linked
     result.domain = GradScalerDomain(linked)
-    result.exploration = solve(linked.graph, [result.domain.entry()], result.domain)
+    result.exploration = _explored(result.domain)
     if result.exploration.exhausted:
         result.gaps.append(Gap(result.span, f"the paths of `{result.name}` are too many; some were not followed"))
     elif result.exploration.joined:
@@ -602,6 +629,13 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
         )
     result.find_faults()
     return result
+
+
+def _explored(domain: GradScalerDomain) -> Exploration[State]:
+    """The fixpoint with all worlds told apart; if they are too many, with those of crowded nodes joined."""
+    graph, entry = domain.linked.graph, domain.entry()
+    exact = solve(graph, [entry], domain, worlds_per_node=WORLDS_IN_ALL)
+    return solve(graph, [entry], domain) if exact.exhausted else exact
 
 
 def _makes_one_step(lowering: Lowering) -> bool:

@@ -182,6 +182,14 @@ class State:
     scalers: Table[Ref, ScalerState] = field(default_factory=Table)
     variables: Table[Ref, Units] = field(default_factory=Table)
     explained: bool = False
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        parts = (self.buffers, self.pairs, self.scalers, self.variables, self.explained)
+        object.__setattr__(self, "_hash", hash(parts))  # States are looked up all the time.
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def buffer(self, optimizer: Ref) -> Buffer:
         return self.buffers.get(optimizer, Buffer())

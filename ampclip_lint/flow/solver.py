@@ -131,6 +131,14 @@ def solve(
     return search.result
 
 
+@dataclass
+class _Seen:
+    """What the explored worlds of a node with one state know, and whether they are doubtful."""
+
+    facts: set[tuple[Facts, bool]] = field(default_factory=set)
+    masks: list[tuple[int, int, bool]] = field(default_factory=list)
+
+
 class _Search(Generic[S]):
     """
     The work list: nodes in the order of the graph, so that the worlds of all arms of a branch are there when the node
@@ -151,16 +159,20 @@ class _Search(Generic[S]):
         self.told = frozenset(s for node in graph.nodes for s in getattr(node.op, "asks", None) or ())
         self.domains = _constant_domains(graph)
         self.result: Exploration[S] = Exploration(graph)
-        self.explored: dict[int, dict[Hashable, list[tuple[Facts, str]]]] = {}
+        self.explored: dict[int, dict[Hashable, _Seen]] = {}
+        #: Worlds that know the same share one object, so that what follows from it is worked out once.
+        self.shared: dict[Facts, Facts] = {}
+        self.kept: dict[tuple[int, Facts], Facts] = {}
+        self.behind: dict[tuple[int, int, Facts], Facts | None] = {}
+        self.masks: dict[Facts, tuple[int, int]] = {}
+        self.bits: dict[tuple[Subject, tuple[Any, bool]], int] = {}
         self.waiting: dict[tuple[bool, int], list[Visit[S]]] = {}
         self.queue: list[tuple[bool, int, int, int]] = []
         self.total = 0
 
     def reach(self, node: int, world: World[S], parent: Visit[S] | None, edge: Edge | None) -> None:
         """Note a world at a node, to be explored in its turn."""
-        wanted = self.live[node]
-        facts = world.facts.keep(lambda subject: subject in wanted)
-        visit = Visit(node, World(facts, world.state, world.doubt), parent, edge)
+        visit = Visit(node, World(self._kept(node, world.facts), world.state, world.doubt), parent, edge)
         place = (bool(world.doubt), node)
         if place not in self.waiting:
             self.waiting[place] = []
@@ -180,13 +192,31 @@ class _Search(Generic[S]):
 
     def _explore(self, visit: Visit[S]) -> None:
         for after in _after(self.graph.nodes[visit.node], visit.world, self.domain, self.window):
-            for edge in self.graph.edges[visit.node]:
-                assumed: Facts | None = after.facts
-                for guard in edge.guards:
-                    if assumed is not None:
-                        assumed = assumed.assume(guard.atom, guard.holds)
+            for number, edge in enumerate(self.graph.edges[visit.node]):
+                assumed = self._behind(visit.node, number, edge, after.facts)
                 if assumed is not None:
                     self.reach(edge.target, World(assumed, after.state, after.doubt or edge.doubt), visit, edge)
+
+    def _kept(self, node: int, facts: Facts) -> Facts:
+        """The facts that matter from a node on."""
+        found = self.kept.get((node, facts))
+        if found is None:
+            wanted = self.live[node]
+            found = facts.keep(lambda subject: subject in wanted)
+            found = self.kept[node, facts] = self.shared.setdefault(found, found)
+        return found
+
+    def _behind(self, node: int, number: int, edge: Edge, facts: Facts) -> Facts | None:
+        """The facts on an edge out of a node; None where they forbid it."""
+        if not edge.guards:
+            return facts
+        key = (node, number, facts)
+        if key not in self.behind:
+            assumed: Facts | None = facts
+            for guard in edge.guards:
+                assumed = assumed.assume(guard.atom, guard.holds) if assumed is not None else None
+            self.behind[key] = assumed
+        return self.behind[key]
 
     def _admit(self, visit: Visit[S]) -> Visit[S] | None:
         """The visit as it is explored; None where one that was explored before says as much."""
@@ -195,22 +225,41 @@ class _Search(Generic[S]):
             self.result.joined.add(node)
             world = World(Facts(), world.state, world.doubt or "joined")
             visit = Visit(node, world, visit.parent, visit.edge, visit.members)
-        alike = self.explored.setdefault(node, {}).setdefault(self.domain.key(world.state), [])
-        if any((not doubt or world.doubt) and self._covers(facts, world.facts) for facts, doubt in alike):
+        alike = self.explored.setdefault(node, {}).setdefault(self.domain.key(world.state), _Seen())
+        if self._is_covered(world, alike):
             return None
         if self.total >= self.worlds_in_all:
             self.result.exhausted = True
             return None
         self.total += 1
-        alike.append((world.facts, world.doubt))
+        alike.facts.add((world.facts, bool(world.doubt)))
+        alike.masks.append((*self._mask(world.facts), bool(world.doubt)))
         self.result.visits.setdefault(node, []).append(visit)
         return visit
 
-    def _covers(self, general: Facts, special: Facts) -> bool:
-        """Whether every run that the special facts allow is one that the general facts allow."""
-        if any(not known <= special.get(subject, NOTHING) for subject, known in general.items()):
-            return False
-        return all(general.get(s, NOTHING) == known for s, known in special.items() if s in self.told)
+    def _is_covered(self, world: World[S], alike: _Seen) -> bool:
+        """Whether every run that a world allows is one that an explored world with its state allows."""
+        doubtful = bool(world.doubt)
+        if (world.facts, False) in alike.facts or (doubtful and (world.facts, True) in alike.facts):
+            return True
+        special, told = self._mask(world.facts)
+        return any(
+            not (general & ~special) and asked == told and (doubtful or not doubt)
+            for general, asked, doubt in alike.masks
+        )
+
+    def _mask(self, facts: Facts) -> tuple[int, int]:
+        """The answers of some facts as bits, and those of them that operations ask for."""
+        found = self.masks.get(facts)
+        if found is None:
+            every = asked = 0
+            for subject, answers in facts.items():
+                for answer in answers:
+                    bit = 1 << self.bits.setdefault((subject, answer), len(self.bits))
+                    every |= bit
+                    asked |= bit if subject in self.told else 0
+            found = self.masks[facts] = (every, asked)
+        return found
 
     def _merged(self, visits: list[Visit[S]]) -> list[Visit[S]]:
         """Worlds with one state that differ in one fact only, and have all its values, put together."""
