@@ -659,6 +659,8 @@ class Lowering(Calls):
             self.graph.connect(source, Edge(junction, guards, doubt))
         self.flow.cur = [(junction, (), "")]
         head_env = dict(self.flow.env)
+        # A name that only the body binds is what the round before has left: the first one could not read it.
+        self.flow.env.update((k, back[0]) for k, back in changes.items() if k not in head_env and not _is_piece(k))
         scope = Scope("loop", self.frame)
         self.scopes.append(scope)
         last: Env = {}
@@ -771,13 +773,16 @@ class Lowering(Calls):
         if after is None:
             return {}
         changed = [
-            key
-            for key in after
-            if key in always or (after[key] != entry[key] if key in entry else isinstance(key, tuple) and key[0] == "a")
+            key for key in after if key in always or (after[key] != entry[key] if key in entry else _is_piece(key))
         ]
-        if not changed:
+        left = {
+            key: value
+            for key, value in after.items()
+            if key not in entry and not _is_piece(key) and isinstance(value, (Sym, Obj)) and not _is_joined(value)
+        }
+        if not changed and not left:
             return {}
-        start = dict(entry)
+        start = {**entry, **left}
         for key in changed:
             value = self.value_at(self.flow, key)
             text = str(key[2]) if isinstance(key, tuple) and isinstance(key[2], str) else ""
@@ -794,6 +799,7 @@ class Lowering(Calls):
             if back == start[key] and key not in always:
                 continue
             result[key] = [back]
+        result.update((key, [value]) for key, value in left.items() if second.get(key) == value)
         return result
 
     # -- with and try -----------------------------------------------------------------------------------------------
@@ -1122,6 +1128,16 @@ def _attribute_targets(node: ast.AST, self_name: str) -> list[str]:
         for target in targets_of(node)
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == self_name
     ]
+
+
+def _is_piece(key: Key) -> bool:
+    """Whether a key is that of an attribute, and not of a name."""
+    return isinstance(key, tuple) and key[0] == "a"
+
+
+def _is_joined(value: Sym | Obj) -> bool:
+    """Whether a value is one of several that meet, as a counter is."""
+    return isinstance(value.key, tuple) and value.key[0] == "phi"
 
 
 def _called(value: Value, name: str) -> Value:
