@@ -180,6 +180,16 @@ def test_forgetting_a_symbol_forgets_every_subject_that_mentions_it():
     assert set(facts.keep(lambda subject: subject == both)) == {both}
 
 
+def test_a_symbol_that_rises_stays_above_what_it_has_passed():
+    left = Subject(("difference", "n", "x"), frozenset({"n", "x"}), "n - x", "n", "x")
+    passed = Facts().assume(Atom(X, Above(5)), True).assume(Atom(left, Above(0)), False).assume(Atom(N, Above(2)), True)
+    assert apply_fact_op(Forget("x", rises=True), passed, Window(-1, 1)) == passed
+    before = Facts().assume(Atom(X, Above(5)), False).assume(Atom(left, Above(0)), True)
+    assert not apply_fact_op(Forget("x", rises=True), before, Window(-1, 1))
+    assert not apply_fact_op(Forget("n", rises=True), passed.forget("x").forget("n"), Window(-1, 1))
+    assert set(apply_fact_op(Forget("n", rises=True), passed, Window(-1, 1))) == {X, N}
+
+
 def test_forgetting_a_modulus_forgets_its_residues():
     known, unknown = Atom(INDEX, Residue(2, 0)), Atom(INDEX, Residue(N, 0))
     facts = Facts().assume(known, True).assume(unknown, True)

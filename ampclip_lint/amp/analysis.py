@@ -41,7 +41,7 @@ from ampclip_lint.amp.units import Ref, ScaleOf, Stored, UnitExpr, leaves
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
-from ampclip_lint.flow.solver import WORLDS_IN_ALL, Exploration, Visit, solve
+from ampclip_lint.flow.solver import WORLDS_APART, Exploration, Visit, solve
 from ampclip_lint.syntax.concrete import Unreadable
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
@@ -304,6 +304,12 @@ class FunctionAnalysis:
                             return True
         return False
 
+    def _is_guessed(self, mark: Mark) -> bool:
+        """Whether the backward of a fault has a loss whose reach is unknown."""
+        assert self.linked is not None
+        op = self.linked.graph.nodes[mark.at].op
+        return isinstance(op, Backward) and not set(mark.optimizers) & set(op.must)
+
     def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since gradients were cleared, took a branch past a backward that another arm has."""
         assert self.linked is not None
@@ -331,6 +337,9 @@ class FunctionAnalysis:
         start = cleared[-1] if cleared else 0
         # What comes behind the next clearing makes other gradients.
         ends = (visit.node, *(path[index].node for index in cleared))
+        if mark.kind is FaultKind.BACKWARD_PLAIN:
+            start = max((index for index, here in enumerate(path) if here.node == mark.at), default=start) + 1
+            ends = (visit.node, *_this_round(path, start))  # So does what comes in another round.
         if any(here.node in backwards for here in path[start:-1]):
             return False  # There was one; what is missing went missing later.
         asked = [
@@ -448,8 +457,9 @@ class FunctionAnalysis:
                 for mark in self.domain.advance(node, visit.world.state, visit.world.facts).marks:
                     if mark.kind is FaultKind.ZERO_GRAD_MISSING and self._clears_at_will(mark, visit):
                         continue
-                    if mark.kind is FaultKind.SCALER_MISMATCH and self._skips_a_backward(mark, visit):
-                        continue  # That of the scaler's own loss; what another loss left is not what is meant here.
+                    guessed = mark.kind is FaultKind.BACKWARD_PLAIN and self._is_guessed(mark)
+                    if (guessed or mark.kind is FaultKind.SCALER_MISMATCH) and self._skips_a_backward(mark, visit):
+                        continue  # That of the step's own loss; what another loss left is not what is meant here.
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
         self._tell_missing_gradients_once()
@@ -634,7 +644,7 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
 def _explored(domain: GradScalerDomain) -> Exploration[State]:
     """The fixpoint with all worlds told apart; if they are too many, with those of crowded nodes joined."""
     graph, entry = domain.linked.graph, domain.entry()
-    exact = solve(graph, [entry], domain, worlds_per_node=WORLDS_IN_ALL)
+    exact = solve(graph, [entry], domain, worlds_per_node=WORLDS_APART, worlds_in_all=WORLDS_APART)
     return solve(graph, [entry], domain) if exact.exhausted else exact
 
 
@@ -646,6 +656,16 @@ def _makes_one_step(lowering: Lowering) -> bool:
     if not backwards or not set(drafts.values()) & {"scaler_step", "plain_step"}:
         return False
     return not any(graph.on_cycle(index) for index in backwards)
+
+
+def _this_round(path: Sequence[Visit[State]], end: int) -> set[int]:
+    """The nodes before a place on a path that it comes past once before and not again behind it."""
+    nodes: set[int] = set()
+    for here in reversed(path[:end]):
+        if here.node in nodes:
+            break
+        nodes.add(here.node)
+    return nodes - {here.node for here in path[end:]}
 
 
 def _carries_scale_of(expr: UnitExpr, scaler: Ref | None) -> bool:

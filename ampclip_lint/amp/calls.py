@@ -517,8 +517,11 @@ class Calls(Expressions):
             cls = self.program.resolve_class(named, frame.info.module, frame.info.outer)
             if cls is not None:
                 self.classes_of[symbol.key] = cls
-        if self.repeats and self.frame.caller is self.repeats[-1] and frame.info.counts_by(name):
-            self._void(symbol.key)  # Called again, it gets another number.
+        if self.repeats and self.frame.caller is self.repeats[-1]:
+            if frame.info.counts_by(name):
+                self._void(symbol.key)  # Called again, it gets another number.
+            elif frame.info.passes_by(name):
+                self._void(symbol.key, rises=True)
         if frame.caller is not None and frame.caller.caller is None and frame.info is frame.caller.info:
             return self._from_its_maker(frame, name) or symbol
         return symbol

@@ -117,9 +117,9 @@ class Expressions(Builder):
         self._void(symbol.key)
         return symbol
 
-    def _void(self, key: Key) -> None:
+    def _void(self, key: Key, rises: bool = False) -> None:
         if not self.dead:
-            self.emit(Forget(key))
+            self.emit(Forget(key, rises))
 
     def evaluate(self, node: cst.BaseExpression) -> Value:
         """The value of an expression; its operations are appended to the graph."""
@@ -779,9 +779,8 @@ class Expressions(Builder):
         """The subject ``left - right``, with one spelling for both orders."""
         first, second = sorted((left, right), key=lambda sym: repr(sym.key))
         text = f"{first.text} - {second.text}" if " - " not in second.text else f"{first.text} - ({second.text})"
-        return Subject(
-            ("difference", first.key, second.key), self.mentions(first.key) | self.mentions(second.key), text
-        )
+        mentions = self.mentions(first.key) | self.mentions(second.key)
+        return Subject(("difference", first.key, second.key), mentions, text, first.key, second.key)
 
     def _opaque(self, key: Hashable, node: cst.CSTNode, text: str = "") -> Formula:
         """A truth value that nothing is known of; pure expressions give the same one each time."""
@@ -834,7 +833,7 @@ class Expressions(Builder):
         return frozenset().union(*(self.mentions(part) for part in key))
 
     def subject(self, sym: Sym) -> Subject:  # type: ignore[override]
-        return Subject(("value", ("sym", sym.key, 0)), self.mentions(sym.key), sym.text)
+        return Subject(("value", ("sym", sym.key, 0)), self.mentions(sym.key), sym.text, sym.key)
 
     def text(self, node: cst.CSTNode) -> str:
         """An expression as the source writes it."""

@@ -271,7 +271,9 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 held = state.buffer(optimizer)
                 if held.absent:
                     continue
-                state = state.with_buffer(optimizer, replace(held, maybe=held.maybe | units, backward_at=node))
+                plain = node if ONE in units else held.plain_at
+                more = replace(held, maybe=held.maybe | units, backward_at=node, plain_at=plain)
+                state = state.with_buffer(optimizer, more)
             for optimizer in op.vague:
                 if not state.buffer(optimizer).absent:
                     state = state.with_buffer(optimizer, replace(state.buffer(optimizer), unknown=True))

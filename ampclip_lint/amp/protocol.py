@@ -257,7 +257,7 @@ class Protocol:
         """The pair's stage was never reset: which mistake it is depends on what came in between."""
         held = state.buffer(op.buffer)
         since = held.backward_at is not None and held.unscaled_at is None and not held.applied
-        fresh = (pair.renewed or since) and (bool(held.units) or held.carried_at is not None)
+        fresh = (pair.renewed or since) and (bool(held.units or held.maybe) or held.carried_at is not None)
         behind = kind in (FaultKind.UNSCALE_AFTER_STEP, FaultKind.UPDATE_MISSING)
         if (fresh and (pair.at == node or behind)) or (
             not fresh and pair.at == node and not held.units and not held.unknown

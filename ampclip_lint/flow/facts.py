@@ -72,11 +72,16 @@ Symbol = Hashable
 
 @dataclass(frozen=True)
 class Subject:
-    """What a fact speaks of: a key, and the symbols whose redefinition makes the fact void."""
+    """What a fact speaks of: a key, and the symbols whose redefinition makes the fact void.
+
+    As a number it rises with the symbol `with_`, and falls as the symbol `against` rises.
+    """
 
     key: Hashable
     mentions: frozenset[Symbol]
     text: str = ""
+    with_: Symbol = None
+    against: Symbol = None
     _hash: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
@@ -119,7 +124,7 @@ def _modulus_text(modulus: Hashable) -> str:
 
 def symbol_subject(symbol: Symbol, text: str = "") -> Subject:
     """The subject that is a bare symbol."""
-    return Subject(("symbol", symbol), frozenset((symbol,)), text)
+    return Subject(("symbol", symbol), frozenset((symbol,)), text, symbol)
 
 
 @dataclass(frozen=True)
@@ -211,14 +216,18 @@ class Facts(Mapping[Subject, Answers]):
             return facts._learn_modulus(atom.subject, atom.predicate, holds)
         return facts
 
-    def forget(self, symbol: Symbol) -> Facts:
-        """Without every fact that mentions a symbol."""
+    def forget(self, symbol: Symbol, rises: bool = False) -> Facts:
+        """Without every fact that mentions a symbol; with `rises`, what it has passed it has passed for good."""
         fresh: dict[Subject, Answers] = {}
         for subject, answers in self._answers.items():
             if symbol not in subject.mentions:
                 kept = frozenset(answer for answer in answers if not _measured_by(answer[0], symbol))
-                if kept:
-                    fresh[subject] = kept
+            elif rises and symbol in (subject.with_, subject.against):
+                kept = frozenset(answer for answer in answers if _outlasts(answer, symbol == subject.with_))
+            else:
+                continue
+            if kept:
+                fresh[subject] = kept
         return self if fresh == self._answers else Facts(fresh)
 
     def keep(self, wanted: Callable[[Subject], bool]) -> Facts:
@@ -320,6 +329,12 @@ class Facts(Mapping[Subject, Answers]):
             elif facts is not None and distance == 1 and holds and other_holds:
                 facts = facts.assume(Atom(modulus, Equals(1)), True)
         return facts
+
+
+def _outlasts(answer: tuple[Predicate, bool], rises: bool) -> bool:
+    """Whether an answer still holds of a subject that has risen, or else fallen."""
+    predicate, holds = answer
+    return (isinstance(predicate, Above) and holds is rises) or (isinstance(predicate, Below) and holds is not rises)
 
 
 def _measured_by(predicate: Predicate, symbol: Symbol) -> bool:
@@ -457,9 +472,10 @@ def ask_constant(value: Any, question: Predicate) -> bool | None:
 
 @dataclass(frozen=True)
 class Forget:
-    """The symbol gets a new, unknown value here."""
+    """The symbol gets a new, unknown value here; with `rises`, not a lower one."""
 
     symbol: Symbol
+    rises: bool = False
 
 
 @dataclass(frozen=True)
@@ -493,8 +509,8 @@ FactOp = Union[Forget, SetConstant, Shift, Learn]
 def apply_fact_op(op: FactOp, facts: Facts, window: Window) -> Facts:
     """The facts after an instruction on them."""
     match op:
-        case Forget(symbol):
-            return facts.forget(symbol)
+        case Forget(symbol, rises):
+            return facts.forget(symbol, rises)
         case SetConstant(target, value):
             return facts.set_constant(target, value)
         case Shift(target, source, offset):

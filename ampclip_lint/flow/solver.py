@@ -36,6 +36,8 @@ S = TypeVar("S", bound=Hashable)
 #: Worlds at one node before their facts are given up, and before the whole exploration stops.
 WORLDS_PER_NODE = 160
 WORLDS_IN_ALL = 30_000
+#: Worlds that are explored without giving up any fact, before it is done again with the limits above.
+WORLDS_APART = 70_000
 #: So many worlds of a node are explored before nodes behind it, inside a loop, have their turn too.
 WORLDS_A_TURN = 16
 
@@ -375,8 +377,9 @@ def _asked(atom: Atom) -> set[Subject]:
 def _before(op: Any, after: set[Subject]) -> set[Subject]:
     """Subjects that matter before an instruction, from those that matter behind it."""
     match op:
-        case Forget(symbol):
-            return {s for s in after if symbol not in s.mentions}
+        case Forget(symbol, rises):
+            lasting = {s for s in after if symbol in (s.with_, s.against)} if rises else set()
+            return {s for s in after if symbol not in s.mentions} | lasting
         case SetConstant(target, _):
             return {s for s in after if not target.mentions & s.mentions}
         case Shift(target, source, _):

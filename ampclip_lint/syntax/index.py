@@ -104,6 +104,16 @@ class FunctionInfo:
                     return True
         return False
 
+    def passes_by(self, name: str) -> bool:
+        """Whether a name is compared with another one that it has passed or not, as the number of a step is."""
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Gt, ast.GtE, ast.Lt, ast.LtE)):
+                sides = (node.left, *node.comparators)
+                if len(sides) == 2 and all(isinstance(side, (ast.Name, ast.Attribute)) for side in sides):
+                    if any(isinstance(side, ast.Name) and side.id == name for side in sides):
+                        return True
+        return False
+
     @cached_property
     def dispatches(self) -> bool:
         """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event."""
