@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,21 +58,7 @@ class Graph:
 
     def reachable(self) -> list[int]:
         """Indices reachable from the entry, in reverse postorder."""
-        order: list[int] = []
-        seen = {0}
-        stack: list[tuple[int, Iterator[Edge]]] = [(0, iter(self.edges[0]))]
-        while stack:
-            index, rest = stack[-1]
-            for edge in rest:
-                if edge.target not in seen:
-                    seen.add(edge.target)
-                    stack.append((edge.target, iter(self.edges[edge.target])))
-                    break
-            else:
-                order.append(index)
-                stack.pop()
-        order.reverse()
-        return order
+        return _reached(self.edges)
 
     def leads_to(self, source: int, goal: int, without: Iterable[int] = ()) -> bool:
         """Whether a path of at least one edge leads from one node to another, `without` passing certain ones."""
@@ -139,45 +126,51 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
     ops = [node.op if node.op is not None and keep(node.op) else None for node in graph.nodes]
     leading = _leading_to(graph, {index for index, op in enumerate(ops) if op is not None})
     edges = [[edge for edge in out if edge.target in leading] for out in graph.edges]
-    settled: set[int] = set()  # as they are, they stay, until one of their targets is bypassed
-    changed = True
-    while changed:
-        changed = False
-        # Bypass junctions: an edge into a node without operation and with one unguarded way out goes there.
-        goal: dict[int, Edge] = {}
-        for index, out in enumerate(edges):
-            if index and ops[index] is None and len(out) == 1 and not out[0].guards and out[0].target != index:
-                goal[index] = out[0]
-        for index, out in enumerate(edges):
-            if (len(out) == 1 and not out[0].guards and out[0].target not in goal) or not out:
-                continue
-            if index in settled and not any(edge.target in goal for edge in out):
-                continue
-            fresh: list[Edge] = []
-            for edge in out:
-                target, doubt, seen = edge.target, edge.doubt, {index}
-                while target in goal and target not in seen:
-                    seen.add(target)
-                    doubt = doubt or goal[target].doubt
-                    target = goal[target].target
-                moved = Edge(target, edge.guards, doubt)
-                if moved not in fresh:
-                    fresh.append(moved)
-            # A loop without operations goes nowhere.
-            if ops[index] is None and len(fresh) > 1:
-                fresh = [edge for edge in fresh if edge.target != index] or fresh
-            if len({edge.target for edge in fresh}) == 1:
-                fresh = _only_way(fresh, asked)
-            if fresh != out:
-                edges[index] = fresh
-                changed = True
-            else:
-                settled.add(index)
+    before: list[set[int]] = [set() for _ in graph.nodes]
+    for index, out in enumerate(edges):
+        for edge in out:
+            before[edge.target].add(index)
+    #: Junctions to bypass: an edge into a node without operation and with one unguarded way out goes there.
+    goal: dict[int, Edge] = {}
+    pending = deque(range(len(edges) - 1, -1, -1))
+    waiting = set(pending)
+    while pending:
+        index = pending.popleft()
+        waiting.discard(index)
+        out = edges[index]
+        fresh: list[Edge] = []
+        for edge in out:
+            target, doubt, seen = edge.target, edge.doubt, {index}
+            while target in goal and target not in seen:
+                seen.add(target)
+                doubt = doubt or goal[target].doubt
+                target = goal[target].target
+            moved = edge if target == edge.target and doubt == edge.doubt else Edge(target, edge.guards, doubt)
+            if moved not in fresh:
+                fresh.append(moved)
+        # A loop without operations goes nowhere.
+        if ops[index] is None and len(fresh) > 1:
+            fresh = [edge for edge in fresh if edge.target != index] or fresh
+        met = None
+        while fresh != met and len({edge.target for edge in fresh}) == 1 and (len(fresh) > 1 or fresh[0].guards):
+            met, fresh = fresh, _only_way(fresh, asked)
+        if fresh != out:
+            edges[index] = fresh
+            for edge in fresh:
+                before[edge.target].add(index)
+        bypassed = index and ops[index] is None and len(fresh) == 1 and not fresh[0].guards and fresh[0].target != index
+        if bypassed and goal.get(index) != fresh[0]:
+            goal[index] = fresh[0]
+            pending.extend(before[index] - waiting)
+            waiting |= before[index]
+    order = _reached(edges)
+    number = {old: new for new, old in enumerate(order)}
     result = Graph()
-    for node, op in zip(graph.nodes, ops):
-        result.add(op, node.place)
-    result.edges = edges
-    return compact(result)
+    for old in order:
+        result.add(ops[old], graph.nodes[old].place)
+    for old in order:
+        result.edges[number[old]] = [Edge(number[edge.target], edge.guards, edge.doubt) for edge in edges[old]]
+    return result
 
 
 def _only_way(edges: list[Edge], asked: Callable[[Atom], bool]) -> list[Edge]:
@@ -242,3 +235,21 @@ def compact(graph: Graph) -> Graph:
         for edge in graph.edges[old]:
             result.connect(number[old], Edge(number[edge.target], edge.guards, edge.doubt))
     return result
+
+
+def _reached(edges: Sequence[Sequence[Edge]]) -> list[int]:
+    order: list[int] = []
+    seen = {0}
+    stack: list[tuple[int, Iterator[Edge]]] = [(0, iter(edges[0]))]
+    while stack:
+        index, rest = stack[-1]
+        for edge in rest:
+            if edge.target not in seen:
+                seen.add(edge.target)
+                stack.append((edge.target, iter(edges[edge.target])))
+                break
+        else:
+            order.append(index)
+            stack.pop()
+    order.reverse()
+    return order
