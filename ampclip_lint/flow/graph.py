@@ -126,11 +126,16 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
     ops = [node.op if node.op is not None and keep(node.op) else None for node in graph.nodes]
     leading = _leading_to(graph, {index for index, op in enumerate(ops) if op is not None})
     edges = [[edge for edge in out if edge.target in leading] for out in graph.edges]
-    before: list[set[int]] = [set() for _ in graph.nodes]
+    _bypass_junctions(ops, edges, asked)
+    return _renumbered(graph, ops, edges)
+
+
+def _bypass_junctions(ops: Sequence[Any], edges: list[list[Edge]], asked: Callable[[Atom], bool]) -> None:
+    """Lead edges past nodes without operation and with one unguarded way out, until there is nothing to bypass."""
+    before: list[set[int]] = [set() for _ in ops]
     for index, out in enumerate(edges):
         for edge in out:
             before[edge.target].add(index)
-    #: Junctions to bypass: an edge into a node without operation and with one unguarded way out goes there.
     goal: dict[int, Edge] = {}
     pending = deque(range(len(edges) - 1, -1, -1))
     waiting = set(pending)
@@ -163,14 +168,6 @@ def simplify(graph: Graph, keep: Callable[[Any], bool], asked: Callable[[Atom], 
             goal[index] = fresh[0]
             pending.extend(before[index] - waiting)
             waiting |= before[index]
-    order = _reached(edges)
-    number = {old: new for new, old in enumerate(order)}
-    result = Graph()
-    for old in order:
-        result.add(ops[old], graph.nodes[old].place)
-    for old in order:
-        result.edges[number[old]] = [Edge(number[edge.target], edge.guards, edge.doubt) for edge in edges[old]]
-    return result
 
 
 def _only_way(edges: list[Edge], asked: Callable[[Atom], bool]) -> list[Edge]:
@@ -226,14 +223,17 @@ def _leading_to(graph: Graph, goals: set[int]) -> set[int]:
 
 def compact(graph: Graph) -> Graph:
     """The reachable part of a graph, renumbered in reverse postorder."""
-    order = graph.reachable()
+    return _renumbered(graph, [node.op for node in graph.nodes], graph.edges)
+
+
+def _renumbered(graph: Graph, ops: Sequence[Any], edges: Sequence[Sequence[Edge]]) -> Graph:
+    order = _reached(edges)
     number = {old: new for new, old in enumerate(order)}
     result = Graph()
     for old in order:
-        result.add(graph.nodes[old].op, graph.nodes[old].place)
+        result.add(ops[old], graph.nodes[old].place)
     for old in order:
-        for edge in graph.edges[old]:
-            result.connect(number[old], Edge(number[edge.target], edge.guards, edge.doubt))
+        result.edges[number[old]] = [Edge(number[edge.target], edge.guards, edge.doubt) for edge in edges[old]]
     return result
 
 
