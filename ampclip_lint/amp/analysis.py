@@ -226,6 +226,13 @@ class FunctionAnalysis:
     def span(self) -> Span:
         return info_span(self.info)
 
+    @property
+    def worlds(self) -> int:
+        """How many worlds were told apart; a whole budget of them where the function was too much."""
+        if self.gaps:
+            return WORLDS_APART
+        return sum(map(len, self.exploration.visits.values())) if self.exploration is not None else 0
+
     def sites(self, op_type: type | tuple[type, ...]) -> Iterator[Site]:
         """Every operation of a kind that some path reaches, in the order of the graph."""
         if self.linked is None or self.exploration is None:

@@ -279,6 +279,8 @@ class Protocol:
 
         wanted = frozenset({scale_of(scaler)})
         if held.carried_at is not None and buffer in self.clears:
+            if isinstance(op, Unscale):
+                return state, ()  # It shows where a step applies them; they may be cleared before.
             mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (buffer,), scaler)
             return _settle(state, buffer), (mark,)
         seen = carries(held.units) or held.divided_at is not None or held.plain_at is not None

@@ -47,8 +47,8 @@ class Accepted:
 
 #: So many characters of the files that are analysed weigh as much as one function.
 _TEXT_OF_ONE = 5_000
-#: A function that takes all of the budget of its analysis costs as much as so many that do not.
-_WEIGHT_OF_INCOMPLETE = 200
+#: ... as do so many worlds that are told apart.
+_WORLDS_OF_ONE = 300
 
 
 @dataclass
@@ -212,9 +212,9 @@ class Workspace:
             files = self.program.sources.keys() if roots is None else self._files(roots) | changed.keys()
             texts = [source.text for name, source in self.program.sources.items() if name in files]
             self.budget -= number + sum(map(len, texts)) // _TEXT_OF_ONE
-        found, incomplete = self.program.findings(changed, roots)
+        found, worlds = self.program.findings(changed, roots)
         if self.budget is not None:
-            self.budget -= incomplete * _WEIGHT_OF_INCOMPLETE
+            self.budget -= worlds // _WORLDS_OF_ONE
         return found
 
     def _files(self, roots: Collection[Function]) -> set[str]:

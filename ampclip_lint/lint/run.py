@@ -57,8 +57,8 @@ class Program:
         What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
         with the files that these came past.
 
-        All rules speak, of what is possible too. None where something crashes. The number is that of the functions that
-        were too much to be followed in full.
+        All rules speak, of what is possible too. None where something crashes. The number says how much was to be done:
+        that of the worlds that were told apart, and a whole budget of them for each function that was too much.
         """
         files = set(self.sources)
         if roots is not None:
@@ -69,7 +69,7 @@ class Program:
         judge.roots = roots
         judge.run(list(texts.values()))
         found = judge.report(lambda _name: codes)
-        return (None if any(problem.internal for problem in judge.problems) else found), judge.incomplete
+        return (None if any(problem.internal for problem in judge.problems) else found), judge.worlds
 
 
 def lint_source(
@@ -376,6 +376,7 @@ class _Judge:
         self.observe: Callable[[ProgramAnalysis], None] | None = None
         self.problems: list[FileProblem] = []
         self.incomplete = 0
+        self.worlds = 0
         self.suppressed = 0
         self._violations: list[tuple[Rule, Violation]] = []
         self._comments: dict[str, Suppressions] = {}
@@ -427,6 +428,7 @@ class _Judge:
             self.reach[own] = frozenset((own, *followed))
         incomplete = [function for function in program.functions if function.gaps]
         self.incomplete += len(incomplete)
+        self.worlds += sum(function.worlds for function in program.functions)
         self._unsure_files.update(function.span.filename for function in incomplete)
         self._unsure_files.update(error.span.filename for error in program.syntax_errors)
         for rule in self.rules:
