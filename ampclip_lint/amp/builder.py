@@ -34,6 +34,7 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
+    made_optimizers,
 )
 from ampclip_lint.diagnostics import Span
 from ampclip_lint.flow.facts import (
@@ -291,6 +292,9 @@ class Builder:
             present = [value for value in values if value is not None]
             if all(value == present[0] for value in present[1:]):
                 env[key] = present[0]
+                for flow, value in zip(alive, values):
+                    if value is None:
+                        self._not_made(flow, key, present[0])
             else:
                 phi = Phi(self, (site, key), present)
                 for flow, value in zip(alive, values):
@@ -301,6 +305,25 @@ class Builder:
                 self._same_slot(key, phi)
                 env[key] = phi.value
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
+
+    def _not_made(self, flow: Flow, name: Key, value: Value) -> None:
+        """At the end of a flow that leaves a name unbound for which another makes an optimizer: this activation has
+        none, whatever an earlier one made at the same place. In a loop the name may be bound since another round.
+        """
+        assert isinstance(name, tuple)
+        activation = name[1]
+        if not isinstance(value, Obj) or value.kind is not Kind.OPTIMIZER or name[0] != "v":
+            return
+        if isinstance(activation, str) or activation < 0:
+            return
+        if any(scope.kind == "loop" and scope.frame.id == activation for scope in self.scopes):
+            return
+        if any(value.key in made_optimizers(other) for other in flow.env.values()):
+            return
+        before, self.flow = self.flow, flow
+        self.emit(Draft("retire", (self.ref(value.key),)))
+        flow.cur = self.flow.cur
+        self.flow = before
 
     def _same_slot(self, key: Key, phi: Phi) -> None:
         """What a name holds where its content is unknown, and the one object that some path puts there, are the same

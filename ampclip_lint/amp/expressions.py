@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -49,6 +49,7 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
+    made_optimizers,
 )
 from ampclip_lint.flow.facts import Above, Atom, Below, Equals, Forget, IsNone, Residue, Subject, Truthy
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, Meaning, ModuleIndex, ProgramIndex, Variable
@@ -1060,19 +1061,6 @@ def _has_call(node: cst.CSTNode) -> bool:
 def _literal(code: str) -> Any:
     """The value of a number or a string as the source writes it; libcst compiles it each time that it is asked."""
     return ast.literal_eval(code)
-
-
-def made_optimizers(value: Value) -> Iterator[Key]:
-    """The optimizers of the program's making that a value is or holds."""
-    match value:
-        case Obj(key, Kind.OPTIMIZER):
-            yield key
-        case Seq(items) | Choice(_, items):
-            for item in items:
-                yield from made_optimizers(item)
-        case Map(pairs):
-            for _, item in pairs:
-                yield from made_optimizers(item)
 
 
 def _sequences(choice: Choice) -> bool:
