@@ -404,6 +404,11 @@ class Expressions(Builder):
                 return Params(frozenset((("optimizer", optimizer),)))
             case Groups(optimizer), _:
                 return Groups(optimizer, True)
+            case (Tensor(base=Sym() as table), _) if _is_number(base):
+                # Nothing that gradients flow through: as likely a table with a number for each key.
+                part = index.value if isinstance(index, Const) else self.key_of(index)
+                element = Sym(("attr", table.key, ("item", part)), text=self.text(node))
+                return base if part is None else replace(base, base=element)
             case (Tensor() | Grads(), _):
                 return base
             case (Params(), _):
@@ -494,6 +499,8 @@ class Expressions(Builder):
         minus = isinstance(operator, (cst.Subtract, cst.SubtractAssign))
         if isinstance(operator, (cst.Modulo, cst.ModuloAssign)):
             return self._modulo(left, right, node)
+        if isinstance(left, Tensor) and isinstance(left.base, Sym) and _is_number(left) and (plus or minus):
+            left = left.base if isinstance(right, Const) else left
         match left, right:
             case Const(a), Const(b) if _number(a) and _number(b):
                 folded = _fold(operator, a, b)
@@ -1061,6 +1068,11 @@ def _has_call(node: cst.CSTNode) -> bool:
 def _literal(code: str) -> Any:
     """The value of a number or a string as the source writes it; libcst compiles it each time that it is asked."""
     return ast.literal_eval(code)
+
+
+def _is_number(value: Tensor) -> bool:
+    """Whether nothing is known of an unknown result but that it carries no scale and comes from no module."""
+    return value == Tensor(PLAIN, frozenset(), base=value.base)
 
 
 def _sequences(choice: Choice) -> bool:
