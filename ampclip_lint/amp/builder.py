@@ -34,7 +34,6 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
-    made_optimizers,
 )
 from ampclip_lint.diagnostics import Span
 from ampclip_lint.flow.facts import (
@@ -292,9 +291,8 @@ class Builder:
             present = [value for value in values if value is not None]
             if all(value == present[0] for value in present[1:]):
                 env[key] = present[0]
-                for flow, value in zip(alive, values):
-                    if value is None:
-                        self._not_made(flow, key, present[0])
+                if len(present) < len(alive):
+                    env[key] = self._or_unbound(site, key, present[0], alive, [v is not None for v in values])
             else:
                 phi = Phi(self, (site, key), present)
                 for flow, value in zip(alive, values):
@@ -306,24 +304,23 @@ class Builder:
                 env[key] = phi.value
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
 
-    def _not_made(self, flow: Flow, name: Key, value: Value) -> None:
-        """At the end of a flow that leaves a name unbound for which another makes an optimizer: this activation has
-        none, whatever an earlier one made at the same place. In a loop the name may be bound since another round.
+    def _or_unbound(self, site: Key, name: Key, value: Value, alive: list[Flow], bound: list[bool]) -> Value:
+        """An optimizer under a name that other flows leave unbound. Whoever reads the name does not come from those,
+        even where an earlier activation made one at the same place. In a loop it may be bound since another round.
         """
         assert isinstance(name, tuple)
-        activation = name[1]
-        if not isinstance(value, Obj) or value.kind is not Kind.OPTIMIZER or name[0] != "v":
-            return
-        if isinstance(activation, str) or activation < 0:
-            return
-        if any(scope.kind == "loop" and scope.frame.id == activation for scope in self.scopes):
-            return
-        if any(value.key in made_optimizers(other) for other in flow.env.values()):
-            return
-        before, self.flow = self.flow, flow
-        self.emit(Draft("retire", (self.ref(value.key),)))
-        flow.cur = self.flow.cur
+        optimizer = isinstance(value, Obj) and value.kind is Kind.OPTIMIZER
+        if not optimizer or name[0] != "v" or isinstance(name[1], str) or name[1] < 0:
+            return value
+        if any(scope.kind == "loop" and scope.frame.id == name[1] for scope in self.scopes):
+            return value
+        key: Key = (site, name)
+        self.flags.add(self.tag(key))
+        before = self.flow
+        for self.flow, binds in zip(alive, bound):
+            self.emit(SetConstant(self.tag(key), 0 if binds else -1))
         self.flow = before
+        return Choice(key, (value,))
 
     def _same_slot(self, key: Key, phi: Phi) -> None:
         """What a name holds where its content is unknown, and the one object that some path puts there, are the same

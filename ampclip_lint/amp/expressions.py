@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -49,7 +49,6 @@ from ampclip_lint.amp.values import (
     Sym,
     Tensor,
     Value,
-    made_optimizers,
 )
 from ampclip_lint.flow.facts import Above, Atom, Below, Equals, Forget, IsNone, Residue, Subject, Truthy
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, Meaning, ModuleIndex, ProgramIndex, Variable
@@ -225,6 +224,9 @@ class Expressions(Builder):
         frame: Frame | None = self.frame
         while frame is not None:
             found = self.flow.env.get(("v", frame.id, name))
+            if isinstance(found, Choice) and len(found.options) == 1:
+                self.assume(Atom(self.tag(found.key), Equals(0)), True)
+                return found.options[0]
             if found is not None:
                 return found
             info: FunctionInfo | None = frame.info
@@ -1073,6 +1075,19 @@ def _literal(code: str) -> Any:
 def _is_number(value: Tensor) -> bool:
     """Whether nothing is known of an unknown result but that it carries no scale and comes from no module."""
     return value == Tensor(PLAIN, frozenset(), base=value.base)
+
+
+def made_optimizers(value: Value) -> Iterator[Key]:
+    """The optimizers of the program's making that a value is or holds."""
+    match value:
+        case Obj(key, Kind.OPTIMIZER):
+            yield key
+        case Seq(items) | Choice(_, items):
+            for item in items:
+                yield from made_optimizers(item)
+        case Map(pairs):
+            for _, item in pairs:
+                yield from made_optimizers(item)
 
 
 def _sequences(choice: Choice) -> bool:

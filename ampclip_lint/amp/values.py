@@ -6,7 +6,7 @@ facts about it are void when that place is reached again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Union
@@ -256,16 +256,3 @@ NONE = Const(None)
 def options_of(value: Value | None) -> tuple[Value | None, ...]:
     """The values that a value may be: its options where it is a choice, else itself."""
     return value.options if isinstance(value, Choice) else (value,)
-
-
-def made_optimizers(value: Value) -> Iterator[Key]:
-    """The optimizers of the program's making that a value is or holds."""
-    match value:
-        case Obj(key, Kind.OPTIMIZER):
-            yield key
-        case Seq(items) | Choice(_, items):
-            for item in items:
-                yield from made_optimizers(item)
-        case Map(pairs):
-            for _, item in pairs:
-                yield from made_optimizers(item)
