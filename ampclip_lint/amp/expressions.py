@@ -866,6 +866,9 @@ class Expressions(Builder):
                 if isinstance(base, Grads):
                     self.assign_gradient(base.params, value)
                     return
+                if isinstance(base, Params) and target.attr.value == "requires_grad":
+                    self.freeze(base, value)
+                    return
                 key = self.key_of(self.one(base))
                 if key is not None:
                     self.hold(key, value)
@@ -914,6 +917,10 @@ class Expressions(Builder):
 
     def hold(self, owner: Key, value: Value) -> None:
         """Note that an object holds another one in an attribute."""
+
+    def freeze(self, parameters: Value, needed: Value) -> None:
+        """Parameters need gradients from here on, or none."""
+        raise NotImplementedError
 
     def assign_gradient(self, base: Value, value: Value) -> None:
         raise NotImplementedError
