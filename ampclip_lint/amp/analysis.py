@@ -289,6 +289,15 @@ class FunctionAnalysis:
         ]
         # A clearing that belongs to another backward, in an arm of its own, is no clearing for this one.
         others = [n.index for n in graph.nodes if isinstance(n.op, (Backward, *steps)) and n.index != mark.at]
+        # One that only comes behind another backward is none either: that one adds to them, too.
+        first = (
+            mark.at,
+            *(
+                b
+                for b in others
+                if isinstance(op := graph.nodes[b].op, Backward) and set(op.must) & set(mark.optimizers)
+            ),
+        )
         counters = {n.op.target for n in graph.nodes if isinstance(n.op, Shift)}
         # What each round gets anew (an element, the answer of a call) may itself count the batches of a window.
         renewed = {n.op.symbol for n in graph.nodes if isinstance(n.op, Forget)}
@@ -304,9 +313,9 @@ class FunctionAnalysis:
                     and g.atom.subject not in counters
                     for g in edge.guards
                 )
-                if edge.target != after.node and lone:
+                if edge.target != after.node and edge.target not in first and lone:
                     for clear in clears:
-                        cleared = edge.target == clear or graph.leads_to(edge.target, clear, without=(mark.at,))
+                        cleared = edge.target == clear or graph.leads_to(edge.target, clear, without=first)
                         if cleared and graph.leads_to(clear, mark.at, without=others):
                             return True
         return False

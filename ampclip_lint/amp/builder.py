@@ -291,6 +291,8 @@ class Builder:
             present = [value for value in values if value is not None]
             if all(value == present[0] for value in present[1:]):
                 env[key] = present[0]
+                if len(present) < len(alive):
+                    env[key] = self._or_unbound(site, key, present[0], alive, [v is not None for v in values])
             else:
                 phi = Phi(self, (site, key), present)
                 for flow, value in zip(alive, values):
@@ -301,6 +303,24 @@ class Builder:
                 self._same_slot(key, phi)
                 env[key] = phi.value
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
+
+    def _or_unbound(self, site: Key, name: Key, value: Value, alive: list[Flow], bound: list[bool]) -> Value:
+        """An optimizer under a name that other flows leave unbound. Whoever reads the name does not come from those,
+        even where an earlier activation made one at the same place. In a loop it may be bound since another round.
+        """
+        assert isinstance(name, tuple)
+        optimizer = isinstance(value, Obj) and value.kind is Kind.OPTIMIZER
+        if not optimizer or name[0] != "v" or isinstance(name[1], str) or name[1] < 0:
+            return value
+        if any(scope.kind == "loop" and scope.frame.id == name[1] for scope in self.scopes):
+            return value
+        key: Key = (site, name)
+        self.flags.add(self.tag(key))
+        before = self.flow
+        for self.flow, binds in zip(alive, bound):
+            self.emit(SetConstant(self.tag(key), 0 if binds else -1))
+        self.flow = before
+        return Choice(key, (value,))
 
     def _same_slot(self, key: Key, phi: Phi) -> None:
         """What a name holds where its content is unknown, and the one object that some path puts there, are the same

@@ -804,6 +804,11 @@ class Calls(Expressions):
                 return frozenset((key,))
         return None
 
+    def freeze(self, parameters: Value, needed: Value) -> None:
+        if isinstance(needed, Const):
+            self.at()
+            self.emit(Draft("freeze", (self.targets(parameters), not needed.value)))
+
     def targets(self, value: Value | None) -> Ref:
         """A reference for a set of parameters, settled when the function's optimizers are known."""
         owners = self.owners(value)
@@ -918,6 +923,8 @@ class Calls(Expressions):
         ):
             if name == "eval" or name == "train":
                 self.module_evidence.add(key)
+            elif name == "requires_grad_":
+                self.freeze(Params(self.parts_of(key)), arguments.get(0, "requires_grad") or Const(True))
             return base
         if name in ("items", "values", "keys") and not arguments.all():
             return Sym(("attr", key, f"{name}()"), text=self.text(node))

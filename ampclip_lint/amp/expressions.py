@@ -224,6 +224,9 @@ class Expressions(Builder):
         frame: Frame | None = self.frame
         while frame is not None:
             found = self.flow.env.get(("v", frame.id, name))
+            if isinstance(found, Choice) and len(found.options) == 1:
+                self.assume(Atom(self.tag(found.key), Equals(0)), True)
+                return found.options[0]
             if found is not None:
                 return found
             info: FunctionInfo | None = frame.info
@@ -403,6 +406,11 @@ class Expressions(Builder):
                 return Params(frozenset((("optimizer", optimizer),)))
             case Groups(optimizer), _:
                 return Groups(optimizer, True)
+            case (Tensor(base=Sym() as table), _) if _is_number(base):
+                # Nothing that gradients flow through: as likely a table with a number for each key.
+                part = index.value if isinstance(index, Const) else self.key_of(index)
+                element = Sym(("attr", table.key, ("item", part)), text=self.text(node))
+                return base if part is None else replace(base, base=element)
             case (Tensor() | Grads(), _):
                 return base
             case (Params(), _):
@@ -493,6 +501,8 @@ class Expressions(Builder):
         minus = isinstance(operator, (cst.Subtract, cst.SubtractAssign))
         if isinstance(operator, (cst.Modulo, cst.ModuloAssign)):
             return self._modulo(left, right, node)
+        if isinstance(left, Tensor) and isinstance(left.base, Sym) and _is_number(left) and (plus or minus):
+            left = left.base if isinstance(right, Const) else left
         match left, right:
             case Const(a), Const(b) if _number(a) and _number(b):
                 folded = _fold(operator, a, b)
@@ -855,6 +865,9 @@ class Expressions(Builder):
                 if isinstance(base, Grads):
                     self.assign_gradient(base.params, value)
                     return
+                if isinstance(base, Params) and target.attr.value == "requires_grad":
+                    self.freeze(base, value)
+                    return
                 key = self.key_of(self.one(base))
                 if key is not None:
                     self.hold(key, value)
@@ -903,6 +916,10 @@ class Expressions(Builder):
 
     def hold(self, owner: Key, value: Value) -> None:
         """Note that an object holds another one in an attribute."""
+
+    def freeze(self, parameters: Value, needed: Value) -> None:
+        """Parameters need gradients from here on, or none."""
+        raise NotImplementedError
 
     def assign_gradient(self, base: Value, value: Value) -> None:
         raise NotImplementedError
@@ -1059,6 +1076,11 @@ def _has_call(node: cst.CSTNode) -> bool:
 def _literal(code: str) -> Any:
     """The value of a number or a string as the source writes it; libcst compiles it each time that it is asked."""
     return ast.literal_eval(code)
+
+
+def _is_number(value: Tensor) -> bool:
+    """Whether nothing is known of an unknown result but that it carries no scale and comes from no module."""
+    return value == Tensor(PLAIN, frozenset(), base=value.base)
 
 
 def made_optimizers(value: Value) -> Iterator[Key]:

@@ -22,6 +22,7 @@ from ampclip_lint.amp.ops import (
     CompareReturnedNorm,
     Edit,
     Escape,
+    Freeze,
     GradientsExist,
     Hook,
     Multiply,
@@ -367,6 +368,13 @@ class _Linker:
             self._targets[target] = self.owned_by(self._owners_of(target))
         return self._targets[target]
 
+    def _wholly_in(self, owners: frozenset[Key] | None) -> tuple[Ref, ...]:
+        """Of several optimizers those all of whose parameters are in a set."""
+        if owners is None or len(self.optimizers) < 2:
+            return ()
+        owned = {optimizer: self.owned.get(optimizer) for optimizer in self.optimizers}
+        return tuple(o for o, mine in owned.items() if mine and all(any(_within(m, k) for k in owners) for m in mine))
+
     # -- operations -------------------------------------------------------------------------------------------------
 
     def settle(self, expr: UnitExpr) -> UnitExpr:
@@ -459,6 +467,8 @@ class _Linker:
                 return Reenter()
             case "outside_backward":
                 return Escape((), tuple(self.optimizers), False) if self.optimizers else None
+            case "freeze":
+                return Freeze(self._wholly_in(self._owners_of(args[0])), args[1])
             case "hook":
                 return Hook(self.targets(args[0]))
             case "raise_nonfinite":
@@ -747,6 +757,7 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
                     | Edit(optimizers)
                     | Multiply(optimizers)
                     | Hook(optimizers)
+                    | Freeze(optimizers)
                     | GradientsExist(optimizers)
                 ):
                     return bool(optimizers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
@@ -35,7 +36,7 @@ from ampclip_lint.amp.values import (
     Value,
     options_of,
 )
-from ampclip_lint.flow.facts import Atom, Equals, SetConstant, Shift
+from ampclip_lint.flow.facts import Atom, Equals, Learn, SetConstant, Shift, Truthy
 from ampclip_lint.flow.graph import Edge
 from ampclip_lint.syntax.index import FunctionInfo, targets_of
 
@@ -43,6 +44,17 @@ from ampclip_lint.syntax.index import FunctionInfo, targets_of
 UNROLL = 8
 #: A collection of unknown length stands for this many distinct elements.
 SOME = 2
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """A list of those elements of a collection that pass a test: ``[x for x in of if …]``."""
+
+    node: cst.GeneratorExp | cst.ListComp | cst.SetComp
+    of: Value
+    frame: Frame
+    statement: cst.CSTNode
+    twin: ast.stmt
 
 
 class Lowering(Calls):
@@ -56,6 +68,7 @@ class Lowering(Calls):
         self.elements: list[int] = []
         self.flagged: list[Frame] = []
         self.under_finite_test = False
+        self.filtered: dict[Key, Filtered] = {}
 
     # -- suites -----------------------------------------------------------------------------------------------------
 
@@ -340,10 +353,11 @@ class Lowering(Calls):
 
     def _for_over(self, iterable: Value, node: cst.For, twin: ast.stmt) -> None:
         assert isinstance(twin, ast.For | ast.AsyncFor)
-        elements = self._elements(iterable, node, twin)
+        only = self.filtered.get(iterable.key) if isinstance(iterable, Sym) else None
+        elements = self._elements(iterable if only is None else only.of, node, twin)
         body: Callable[[], None] = lambda: self.block(node.body, twin.body)  # noqa: E731
         if elements is not None:
-            self._unrolled(elements, node, twin, body)
+            self._unrolled(elements, node, twin, body, only)
             return
         counter = self._counter(iterable)
 
@@ -501,8 +515,15 @@ class Lowering(Calls):
             )
         return bool(cache[text])
 
-    def _unrolled(self, elements: list[Value], node: cst.For, twin: ast.stmt, body: Callable[[], None]) -> None:
-        """Visit known elements one after the other."""
+    def _unrolled(
+        self,
+        elements: list[Value],
+        node: cst.For,
+        twin: ast.stmt,
+        body: Callable[[], None],
+        only: Filtered | None = None,
+    ) -> None:
+        """Visit known elements one after the other, or those that pass a test."""
         assert isinstance(twin, (ast.For, ast.AsyncFor))
         scope = Scope("loop", self.frame)
         self.scopes.append(scope)
@@ -511,12 +532,16 @@ class Lowering(Calls):
             for index, element in enumerate(elements):
                 if self.dead:
                     break
+                passed, left_out = self.fork(), None
+                if only is not None:
+                    passed, left_out = self._where_it_passes(only, element)
+                self.flow = passed
                 self.assign(node.target, element)
                 # Each element is a place of its own: what it produces must not be mixed with the others'.
                 path = (*real.path, self.site(("element", index)))
                 number = self.frame_ids.setdefault(path, len(self.frame_ids))
                 self._as_element(real, number, body)
-                self.join([self.flow, *scope.continues], ("next", self.site(index)))
+                self.join([self.flow, left_out, *scope.continues], ("next", self.site(index)))
                 scope.continues.clear()
         finally:
             self.scopes.pop()
@@ -524,6 +549,21 @@ class Lowering(Calls):
         if not self.dead and node.orelse is not None:
             self.block(node.orelse.body, twin.orelse)
         self.join([self.flow, *scope.breaks], self.site("done"))
+
+    def _where_it_passes(self, only: Filtered, element: Value) -> tuple[Flow, Flow]:
+        """Two flows: where an element is in the list, and where the test has left it out."""
+        saved = (self.frame, self.statement, self.twin, self.place)
+        self.frame, self.statement, self.twin = only.frame, only.statement, only.twin
+        self.assign(only.node.for_in.target, element)
+        others: list[Flow] = []
+        for clause in only.node.for_in.ifs:
+            true, false = self.test(clause.test)
+            others.append(false)
+            self.flow = true
+        true = self.flow
+        self.join(others, self.site(("left out", self.label(only.node))))
+        self.frame, self.statement, self.twin, self.place = saved
+        return true, self.flow
 
     def _as_element(self, real: Frame, number: int, body: Callable[[], None]) -> None:
         self.elements.append(number)
@@ -940,7 +980,34 @@ class Lowering(Calls):
             return Params(result.owners)
         if isinstance(result, (Grads, HasGrads, Tensor)):
             return result
-        return self.fresh(("list", self.label(node)))
+        made = self.fresh(("list", self.label(node)))
+        if _picks_by_window(node):
+            self._note_filtered(Filtered(node, iterable, self.frame, self.statement, self.twin), made)
+        return made
+
+    def _note_filtered(self, only: Filtered, made: Sym) -> None:
+        """Remember which elements are in a list, and that one without any is false."""
+        if isinstance(only.of, Seq) and len(only.of.items) <= UNROLL:
+            elements = list(only.of.items)
+        elif isinstance(only.of, Map) and len(only.of.items) <= UNROLL:
+            elements = [Const(key) for key, _ in only.of.items]
+        elif isinstance(only.of, Sym):
+            elements = [self._nth(only.of, index, only.node) for index in range(SOME)]
+        else:
+            return
+        self.filtered[made.key] = only
+        some: list[Flow] = []
+        for element in elements:
+            passed, self.flow = self._where_it_passes(only, element)
+            some.append(passed)
+        none, known = self.flow, []
+        truth = Atom(self.subject(made), Truthy())
+        for flows, holds in ((some, True), ([none], False)):
+            self.join(flows, self.site(("any", holds, self.label(only.node))))
+            if not self.dead:
+                self.emit(Learn(truth, holds))
+            known.append(self.flow)
+        self.join(known, self.site(("filtered", self.label(only.node))))
 
     def _one(self, node: cst.GeneratorExp | cst.ListComp | cst.SetComp, item: Value, index: int) -> Value:
         self.elements.append(
@@ -1138,6 +1205,28 @@ def _is_piece(key: Key) -> bool:
 def _is_joined(value: Sym | Obj) -> bool:
     """Whether a value is one of several that meet, as a counter is."""
     return isinstance(value.key, tuple) and value.key[0] == "phi"
+
+
+def _picks_by_window(node: cst.GeneratorExp | cst.ListComp | cst.SetComp) -> bool:
+    """Whether a comprehension picks elements by where each stands in a window of its own:
+    ``[x for x in … if i % n[x] == 0]``.
+    """
+    target, tests = node.for_in.target, node.for_in.ifs
+    return (
+        isinstance(target, cst.Name)
+        and isinstance(node.elt, cst.Name)
+        and node.elt.value == target.value
+        and node.for_in.inner_for_in is None
+        and any(isinstance(operator, cst.Modulo) for clause in tests for operator in _operators(clause.test))
+    )
+
+
+def _operators(test: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """All operators of an expression."""
+    if isinstance(test, cst.BinaryOperation):
+        yield test.operator
+    for child in test.children:
+        yield from _operators(child)
 
 
 def _called(value: Value, name: str) -> Value:

@@ -20,6 +20,7 @@ from ampclip_lint.amp.ops import (
     CompareReturnedNorm,
     Edit,
     Escape,
+    Freeze,
     GradientsExist,
     Hook,
     Multiply,
@@ -128,10 +129,11 @@ class Buffer:
     `units` must be in it, `maybe` may be in it; with `unknown`, code outside the program may have put anything there.
     `applied`: a step has consumed them. `bent`: something that is not linear in S was done to them at a wrong unit.
     `lost`: they were cleared before a step applied them. `owed`: an update that came too early belongs behind the next
-    step. `absent`: the optimizer is not made yet, or not on this path. The node indices say where a property came from,
-    for reports: the last backward, the unscale_ (or division by hand) that made it true, the plain backward in it, the
-    update that made it stale, the backward that added to gradients already applied, an unscale_ that came too early,
-    the last clip, a hook that clamps, an update without a check that came while they were held.
+    step. `absent`: the optimizer is not made yet, or not on this path. `frozen`: its parameters need no gradients now.
+    The node indices say where a property came from, for reports: the last backward, the unscale_ (or division by hand)
+    that made it true, the plain backward in it, the update that made it stale, the backward that added to gradients
+    already applied, an unscale_ that came too early, the last clip, a hook that clamps, an update without a check that
+    came while they were held.
     """
 
     units: Units = NO_UNITS
@@ -152,6 +154,7 @@ class Buffer:
     owed: bool = False
     unchecked_at: int | None = None
     absent: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state.with_scaler(scaler, replace(state.scaler(scaler), scaled=True)))
         case Backward(loss, must, may):
             units = evaluate(loss, state, disabled)
+            must, may = as_frozen(op, state)
             for optimizer in must:
                 if not state.buffer(optimizer).absent:
                     state = state.with_buffer(optimizer, _contribute(state.buffer(optimizer), units, node))
@@ -315,8 +319,13 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             for optimizer in optimizers:
                 old = state.buffer(optimizer)
                 state = state.with_buffer(
-                    optimizer, Buffer(hooked_at=old.hooked_at, lost=_loses(old), absent=old.absent)
+                    optimizer,
+                    Buffer(hooked_at=old.hooked_at, lost=_loses(old), absent=old.absent, frozen=old.frozen),
                 )
+            return Outcome(state)
+        case Freeze(optimizers, holds):
+            for optimizer in optimizers:
+                state = state.with_buffer(optimizer, replace(state.buffer(optimizer), frozen=holds))
             return Outcome(state)
         case Hook(optimizers):
             for optimizer in optimizers:
@@ -335,6 +344,14 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
             return Outcome(state)
         case Escape(scalers, optimizers, stages):
             return Outcome(_escape(scalers, optimizers, stages, state))
+
+
+def as_frozen(op: Backward, state: State) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+    """Which optimizers a backward must reach and which it may. What is frozen may have been so only since the loss was
+    computed.
+    """
+    still = tuple(optimizer for optimizer in op.must if state.buffer(optimizer).frozen)
+    return tuple(optimizer for optimizer in op.must if optimizer not in still), (*op.may, *still)
 
 
 def _loses(held: Buffer) -> bool:

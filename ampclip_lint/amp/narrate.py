@@ -22,6 +22,7 @@ from ampclip_lint.amp.ops import (
     ClipKind,
     Edit,
     Escape,
+    Freeze,
     Hook,
     Multiply,
     NewOptimizer,
@@ -556,7 +557,7 @@ class _Story:
                 kind = target.key[0] if isinstance(target.key, tuple) else ""
                 # Which of several objects a name stands for shows in what is done to it.
                 return kind == "enabled" or (kind != "tag" and target in self._asked)
-            case NewScaler() | NewOptimizer() | Retire() | Store():
+            case NewScaler() | NewOptimizer() | Retire() | Freeze() | Store():
                 return False
         return isinstance(op, OPERATIONS)
 

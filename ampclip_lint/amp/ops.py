@@ -181,6 +181,14 @@ class Reenter:
 
 
 @dataclass(frozen=True)
+class Freeze:
+    """The parameters of these optimizers get no gradients from here on (``requires_grad = False``), or do again."""
+
+    optimizers: tuple[Ref, ...]
+    holds: bool
+
+
+@dataclass(frozen=True)
 class Hook:
     """A hook that clamps the gradients of these optimizers runs at every backward from here on."""
 
@@ -249,6 +257,7 @@ Op = Union[
     Read,
     Escape,
     Hook,
+    Freeze,
     Reenter,
     GradientsExist,
     AtStage,

@@ -18,6 +18,7 @@ from ampclip_lint.amp.machine import (
     Stage,
     State,
     Table,
+    as_frozen,
     carries,
     evaluate,
     keep_norm,
@@ -118,6 +119,8 @@ class Protocol:
     def _backward(self, op: Backward, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         units = evaluate(op.loss, state, disabled)
         marks: list[Mark] = []
+        must, may = as_frozen(op, state)
+        op = replace(op, must=must, may=may)
         if not units:
             return Step(None)  # Still the number 0: it has no graph to go back through, torch raises.
         if len(units) > 1:
