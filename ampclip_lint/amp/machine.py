@@ -131,7 +131,7 @@ class Buffer:
     `lost`: they were cleared before a step applied them. `owed`: an update that came too early belongs behind the next
     step. `absent`: the optimizer is not made yet, or not on this path. `frozen`: its parameters need no gradients now.
     The node indices say where a property came from, for reports: the last backward, the unscale_ (or division by hand)
-    that made it true, the plain backward in it, the update that made it stale, the backward that added to gradients
+    that made it true, the plain backwards in it, the update that made it stale, the backward that added to gradients
     already applied, an unscale_ that came too early, the last clip, a hook that clamps, an update without a check that
     came while they were held.
     """
@@ -144,7 +144,7 @@ class Buffer:
     backward_at: int | None = None
     unscaled_at: int | None = None
     divided_at: int | None = None
-    plain_at: int | None = None
+    plain_at: tuple[int, ...] = ()
     stale_at: int | None = None
     carried_at: int | None = None
     deferred_at: int | None = None
@@ -275,7 +275,7 @@ def run(op: Op, state: State, disabled: frozenset[Ref] = frozenset(), node: int 
                 held = state.buffer(optimizer)
                 if held.absent:
                     continue
-                plain = node if ONE in units else held.plain_at
+                plain = (node,) if ONE in units else held.plain_at  # The last one is the likeliest.
                 more = replace(held, maybe=held.maybe | units, backward_at=node, plain_at=plain)
                 state = state.with_buffer(optimizer, more)
             for optimizer in op.vague:
@@ -365,7 +365,8 @@ def keep_norm(op: Clip, state: State, units: Units) -> State:
 
 
 def _contribute(held: Buffer, units: Units, node: int) -> Buffer:
-    plain = node if ONE in units else held.plain_at
+    again = ONE not in units or node in held.plain_at
+    plain = held.plain_at if again else (*held.plain_at, node)
     return replace(held, lost=False, units=held.units | units, backward_at=node, plain_at=plain)
 
 
@@ -393,7 +394,7 @@ def _unscale(scaler: Ref, optimizer: Ref, buffer: Ref, state: State, node: int) 
         units=product(held.units, by),
         maybe=product(held.maybe, by),
         unscaled_at=node,
-        plain_at=None,
+        plain_at=(),
         deferred_at=None,
     )
     state = state.with_buffer(buffer, fresh).with_pair(scaler, optimizer, Pair(Stage.UNSCALED, some, node))

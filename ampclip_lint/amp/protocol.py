@@ -177,8 +177,9 @@ class Protocol:
                 return _emptied(held), [
                     _mark(FaultKind.UNSCALE_MID_ACCUMULATION, held.divided_at, optimizer, scaled[0])
                 ]
-            if held.plain_at is not None:
-                return _emptied(held), [_mark(FaultKind.BACKWARD_PLAIN, held.plain_at, optimizer, scaled[0])]
+            if held.plain_at:
+                plain = FaultKind.BACKWARD_PLAIN
+                return _emptied(held), [_mark(plain, at, optimizer, scaled[0]) for at in held.plain_at]
         if scaled and any(unit.age is not Age.CURRENT for unit in held.units):
             at = held.stale_at if held.stale_at is not None else node
             return _emptied(held), [_mark(FaultKind.UPDATE_MID_ACCUMULATION, at, optimizer, scaled[0])]
@@ -250,8 +251,8 @@ class Protocol:
         held = state.buffer(op.buffer)
         if state.explained:
             return ()
-        if held.plain_at is not None:
-            return (Mark(FaultKind.BACKWARD_PLAIN, held.plain_at, (op.buffer,), op.scaler),)
+        if held.plain_at:
+            return tuple(Mark(FaultKind.BACKWARD_PLAIN, at, (op.buffer,), op.scaler) for at in held.plain_at)
         if any(unit.powers for unit in held.units):
             return (Mark(FaultKind.SCALER_MISMATCH, node, (op.buffer,), op.scaler),)
         return (Mark(FaultKind.STEP_WITHOUT_GRADIENTS, node, (op.buffer,), op.scaler),)
@@ -273,12 +274,12 @@ class Protocol:
         scaler, buffer = op.scaler, op.buffer
         held = state.buffer(buffer)
 
-        def found(kind: FaultKind, at: int | None) -> tuple[State, tuple[Mark, ...]]:
+        def found(kind: FaultKind, *places: int | None) -> tuple[State, tuple[Mark, ...]]:
             # An update that came too early is called behind the step in the corrected program.
-            owed = at is not None and at == held.stale_at
-            fixed = replace(held, units=wanted, stale_at=None, plain_at=None, owed=owed)
+            owed = held.stale_at is not None and held.stale_at in places
+            fixed = replace(held, units=wanted, stale_at=None, plain_at=(), owed=owed)
             corrected = replace(state.with_buffer(buffer, fixed), explained=True)
-            return corrected, (Mark(kind, node if at is None else at, (buffer,), scaler),)
+            return corrected, tuple(Mark(kind, node if at is None else at, (buffer,), scaler) for at in places)
 
         wanted = frozenset({scale_of(scaler)})
         if held.carried_at is not None and buffer in self.clears:
@@ -286,7 +287,7 @@ class Protocol:
                 return state, ()  # It shows where a step applies them; they may be cleared before.
             mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (buffer,), scaler)
             return _settle(state, buffer), (mark,)
-        seen = carries(held.units) or held.divided_at is not None or held.plain_at is not None
+        seen = carries(held.units) or held.divided_at is not None or bool(held.plain_at)
         if not held.units or (held.unknown and not seen) or held.units == wanted:
             return state, ()
         if held.applied and isinstance(op, Unscale):
@@ -308,7 +309,7 @@ class Protocol:
             for at in (held.divided_at, held.unscaled_at):
                 if at is not None:
                     return found(FaultKind.DOUBLE_UNSCALE, at)
-            return found(FaultKind.BACKWARD_PLAIN, held.plain_at)
+            return found(FaultKind.BACKWARD_PLAIN, *(held.plain_at or (None,)))
         return found(FaultKind.SCALER_MISMATCH, node)
 
     def _optimizer_step(self, op: OptimizerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
@@ -538,7 +539,7 @@ def _emptied(held: Buffer) -> Buffer:
         units=NO_UNITS,
         unscaled_at=None,
         divided_at=None,
-        plain_at=None,
+        plain_at=(),
         stale_at=None,
         clipped_at=None,
         bent=False,
