@@ -14,11 +14,13 @@ from typing import Any
 
 import libcst as cst
 
+from ampclip_lint.amp import api
 from ampclip_lint.amp.units import NO_UNITS, PLAIN, Known, OfGradients, Ref, Stored, UnitExpr
 from ampclip_lint.amp.values import (
     Choice,
     Cond,
     Const,
+    Ext,
     Formula,
     Grads,
     HasGrads,
@@ -247,6 +249,8 @@ class Builder:
                 return bool(constant)
             case Sym() if value.offset == 0:
                 return Atom(self.subject(value), Truthy())
+            case Ext(name) if api.may_be_setting(name):
+                return Atom(self.subject(Sym(("ext", name), text=name)), Truthy())
             case Sym(_, offset):
                 return ("not", Atom(self.subject(value), Equals(-offset)))
             case Cond(formula):

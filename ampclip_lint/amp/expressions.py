@@ -700,6 +700,8 @@ class Expressions(Builder):
     def _equal(self, left: Value, right: Value, node: cst.CSTNode) -> Formula:
         if isinstance(left, Const) and not isinstance(right, Const):
             left, right = right, left
+        if isinstance(left, Ext) and api.may_be_setting(left.name):
+            left = Sym(("ext", left.name), text=left.name)
         match left, right:
             case Const(a), Const(b):
                 return bool(a == b)
