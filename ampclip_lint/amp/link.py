@@ -502,7 +502,8 @@ class _Linker:
             return Backward(expr, (self.optimizers[0],), (), self.asks)
         must = self.owned_by(reach, known=any(self.owned.values())) if reach else ()
         if must and all(self.owned.get(optimizer) is not None for optimizer in self.optimizers):
-            return Backward(expr, must, (), self.asks)
+            vague = tuple(o for o in self.optimizers if o not in must and not self._is_made_from_known(o))
+            return Backward(expr, must, (), self.asks, vague)
         if self._only_backward():
             return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
@@ -518,8 +519,15 @@ class _Linker:
     def _is_made_from_modules(self, optimizer: Ref) -> bool:
         """Whether the constructor got parameters of modules that have a name, rather than a list that came about."""
         made = self.low.owned.get(self.low.keys[optimizer])
-        return bool(made) and all(
-            isinstance(key, tuple) and key[0] in ("param", "attr", "global") for key in made or ()
+        return bool(made) and all(map(_is_named, made or ()))
+
+    def _is_made_from_known(self, optimizer: Ref) -> bool:
+        """Whether an optimizer has the parameters of things that have a name, or that are used as modules; a list
+        that came about may hold any.
+        """
+        modules = self.low.module_evidence
+        return all(
+            _is_named(key) or any(_within(key, module) for module in modules) for key in self.owned.get(optimizer) or ()
         )
 
     def _only_backward(self) -> bool:
@@ -877,6 +885,11 @@ def _within(inner: Key, outer: Key) -> bool:
             inner = inner[1]
         else:
             return False
+
+
+def _is_named(key: Key) -> bool:
+    """Whether a key is that of a parameter, an attribute or a variable of a module, rather than of some value."""
+    return isinstance(key, tuple) and key[0] in ("param", "attr", "global")
 
 
 def _element_of(key: Key) -> int | None:
