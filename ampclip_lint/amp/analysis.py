@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import libcst as cst
 
@@ -306,11 +307,42 @@ class FunctionAnalysis:
         ends = (visit.node, *(path[index].node for index in cleared))
         if any(here.node in backwards for here in path[start:-1]):
             return False  # There was one; what is missing went missing later.
+        return self._takes_a_branch_past(backwards, path[start:], (visit.node, ends[1:]), understood)
+
+    def _leaves_for_another(self, mark: Mark, visit: Visit[State]) -> bool:
+        """Whether the path, since the backward that another optimizer's gradients came from, took a branch past one
+        that may well make those of this optimizer.
+        """
+        assert self.linked is not None
+        graph = self.linked.graph
+        path = visit.path()
+        made = {visit.world.state.buffer(o).backward_at for o in mark.optimizers}
+        start = max((index for index, here in enumerate(path) if here.node in made), default=0)
+        backwards = {n.index for n in graph.nodes if isinstance(n.op, Backward)} - made
+        # What comes behind the next clearing makes other gradients.
+        clears = [
+            n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and set(n.op.optimizers) & set(mark.optimizers)
+        ]
+        return self._takes_a_branch_past(backwards, path[start:], (visit.node, clears), self._choosing_steps)
+
+    def _takes_a_branch_past(
+        self,
+        goals: set[int],
+        path: Sequence[Visit[State]],
+        end: tuple[int, Sequence[int]],
+        understood: frozenset[Atom],
+    ) -> bool:
+        """Whether a branch on a path has another arm with one of these nodes, from where the path's end is reached;
+        `end`: that end, and nodes that such an arm does not pass.
+        """
+        assert self.linked is not None
+        graph = self.linked.graph
+        goal, others_end = end
         asked = [
             {g.atom for edge in graph.edges[here.node] if edge.target == after.node for g in edge.guards}
-            for here, after in zip(path[start:], path[start + 1 :])
+            for here, after in pairwise(path)
         ]
-        for index, (here, after) in enumerate(zip(path[start:], path[start + 1 :])):
+        for index, (here, after) in enumerate(pairwise(path)):
             # A condition that leads here again behind the branch is understood: no other arm comes here. So is, for
             # gradients, one that chooses the step: those that the plain step is to apply are not made elsewhere.
             later = set().union(understood, *asked[index + 1 :])
@@ -324,9 +356,9 @@ class FunctionAnalysis:
                 )
             ]
             for target in others:
-                there = (b for b in backwards if target == b or graph.leads_to(target, b, without=ends))
+                there = (b for b in goals if target == b or graph.leads_to(target, b, without=(goal, *others_end)))
                 # An arm with a step of its own is another way, and not a way round to this one.
-                if any(graph.leads_to(b, visit.node, without=ends[1:]) for b in there):
+                if any(graph.leads_to(b, goal, without=others_end) for b in there):
                     return True
         return False
 
@@ -423,6 +455,9 @@ class FunctionAnalysis:
                         continue
                     if mark.kind is FaultKind.SCALER_MISMATCH and self._skips_a_backward(mark, visit):
                         continue  # That of the scaler's own loss; what another loss left is not what is meant here.
+                    left = not any(visit.world.state.buffer(o).units for o in mark.optimizers)
+                    if mark.kind is FaultKind.UPDATE_BETWEEN_STEPS and left and self._leaves_for_another(mark, visit):
+                        continue
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
         self._tell_missing_gradients_once()

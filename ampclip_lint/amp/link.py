@@ -435,7 +435,7 @@ class _Linker:
             case "zero":
                 if self._is_optimizer(args[0]):
                     return ZeroGrad((self.inner.get(args[0], args[0]),))
-                return ZeroGrad(self.owned_by(args[1]))
+                return ZeroGrad(self.owned_by(args[1]) or self._elements_beside(args[0]))
             case "clear":
                 return ZeroGrad(self.targets(args[0]))
             case "backward":
@@ -484,6 +484,24 @@ class _Linker:
             case "touch":
                 return Escape((), (self.inner.get(args[0], args[0]),), False) if self._is_optimizer(args[0]) else None
         return None
+
+    def _elements_beside(self, ref: Ref) -> tuple[Ref, ...]:
+        """The optimizers that a collection has by name, for one that a loop over all of its keys or values meets."""
+        key = self.low.keys[ref]
+        if not (isinstance(key, tuple) and key[0] == "attr" and isinstance(key[2], tuple)):
+            return ()
+        collection, (kind, which) = key[1], key[2][:2]
+        keys = ("attr", ("attr", collection, "keys()"))
+        if not (kind == "element" or (kind == "item" and isinstance(which, tuple) and which[:2] == keys)):
+            return ()
+        return tuple(
+            other
+            for other in self.optimizers
+            if isinstance(mine := self.low.keys[other], tuple)
+            and mine[:2] == ("attr", collection)
+            and isinstance(mine[2], tuple)
+            and mine[2][0] == "item"
+        )
 
     def _multiply(self, target: Ref, factor: UnitExpr) -> Any:
         optimizers = self.targets(target)
