@@ -57,6 +57,10 @@ _OF_MISSING_GRADIENTS = frozenset(
 )
 
 
+#: The words of a function that does more with a scaler than make it.
+_USES = frozenset({"backward", "unscale_", "step"})
+
+
 #: Where a fault can show, or a scaler be in use. A function that only makes scalers is not explored.
 _JUDGED = (
     Backward,
@@ -197,6 +201,11 @@ class FunctionAnalysis:
         return self.info.qualname.replace(".<locals>", "")
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether there were more paths than are followed."""
+        return self.exploration is not None and self.exploration.exhausted
+
+    @property
     def span(self) -> Span:
         return info_span(self.info)
 
@@ -207,6 +216,10 @@ class FunctionAnalysis:
         for node in self.linked.graph.nodes:
             if isinstance(node.op, op_type) and node.index in self.exploration.visits:
                 yield Site(self, node, self._marks.get(node.index, ()))
+
+    def judged(self) -> set[FunctionInfo]:
+        """The functions with an operation of their own that some path reaches."""
+        return {site.node.place.frame.info for site in self.sites(OPERATIONS) if site.node.place is not None}
 
     def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
@@ -544,10 +557,12 @@ def analyse_program(
 
 def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str] | None) -> Iterator[FunctionAnalysis]:
     """
-    Every root with what it calls. Where that is too large, what it calls is a root; where that is so for several of a
-    file (a suite of tests over one trainer), the rest of the file is not tried.
+    Every root with what it calls. Where that is too large, or has more paths than are followed, what it calls is a
+    root, too; where several of a file are too large (a suite of tests over one trainer), the rest of it is not tried.
     """
     covered: set[FunctionInfo] = set()
+    judged: set[FunctionInfo] = set()
+    tried: set[FunctionInfo] = set()
     failed: Counter[ModuleIndex | str] = Counter()
     wanted = [info for info in calls.roots() if entries is None or info.module.file.name in entries]
     pending = deque(wanted)
@@ -557,6 +572,7 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
             if info in covered:
                 continue
             covered.add(info)
+            tried.add(info)
             below = [callee for callee in calls.below(info) if callee not in covered]
             own = "own" if calls.takes_part(info) or handles_gradients(info) else "glue"
             if below and (failed[info.module] >= MAX_FAILURES or (own == "glue" and failed[own] >= MAX_GLUE_FAILURES)):
@@ -566,22 +582,28 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
                     yield FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
                 continue
             result = analyse_function(info, program)
-            covered |= result.followed
+            if result.too_large or result.is_cut_off:
+                pending.extend(below)
+            else:
+                covered |= result.followed
+                judged |= result.judged()
             if result.too_large:
                 failed.update((info.module, own))
-                pending.extend(below)
                 if below and own == "glue":
                     continue  # What it calls is read by itself, and nothing else is lost.
             yield result
-        # What only seems to be called.
-        pending.extend(
+        # What only seems to be called, and what is only called where nothing is scaled (tests often do).
+        covered -= {info for info in covered - judged - tried if info.words & _USES}
+        rest = [
             info
             for info in calls.everything
             if info not in covered
             and info.outer is None
             and calls.takes_part(info)
             and (entries is None or info.module.file.name in entries)
-        )
+        ]
+        above = (caller for info in rest if info.words & _USES for caller in calls.above(info, covered))
+        pending.extend(dict.fromkeys((*above, *rest)))
         if not pending:
             return
 
