@@ -56,6 +56,8 @@ Dangling = tuple[int, tuple[Guard, ...], str]
 Env = dict[Key, Value]
 
 
+#: The tag of a name that a path does not bind.
+UNBOUND = -1
 #: A name that may stand for more things than this is unknown.
 MAX_OPTIONS = 8
 
@@ -380,7 +382,7 @@ class Phi:
         """At the end of a flow that does not bind the name: whoever uses it did not come from here."""
         if len(self.options) > 1 and flow.cur:
             before, self.builder.flow = self.builder.flow, flow
-            self.builder.emit(SetConstant(self.builder.tag(self.key), -1))
+            self.builder.emit(SetConstant(self.builder.tag(self.key), UNBOUND))
             flow.cur = self.builder.flow.cur
             self.builder.flow = before
 
