@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import libcst as cst
@@ -55,6 +56,10 @@ MAX_GLUE_FAILURES = 6
 _OF_MISSING_GRADIENTS = frozenset(
     {FaultKind.STEP_WITHOUT_GRADIENTS, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.UPDATE_WITHOUT_CHECK}
 )
+
+
+#: The words of a function that does more with a scaler than make it.
+_USES = frozenset({"backward", "unscale_", "step"})
 
 
 #: Where a fault can show, or a scaler be in use. A function that only makes scalers is not explored.
@@ -223,6 +228,11 @@ class FunctionAnalysis:
         return self.info.qualname.replace(".<locals>", "")
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether there were more paths than are followed."""
+        return self.exploration is not None and self.exploration.exhausted
+
+    @property
     def span(self) -> Span:
         return info_span(self.info)
 
@@ -240,6 +250,10 @@ class FunctionAnalysis:
         for node in self.linked.graph.nodes:
             if isinstance(node.op, op_type) and node.index in self.exploration.visits:
                 yield Site(self, node, self._marks.get(node.index, ()))
+
+    def judged(self) -> set[FunctionInfo]:
+        """The functions with an operation of their own that some path reaches."""
+        return {site.node.place.frame.info for site in self.sites(OPERATIONS) if site.node.place is not None}
 
     def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
@@ -358,11 +372,42 @@ class FunctionAnalysis:
             ends = (visit.node, *_this_round(path, start))  # So does what comes in another round.
         if any(here.node in backwards for here in path[start:-1]):
             return False  # There was one; what is missing went missing later.
+        return self._takes_a_branch_past(backwards, path[start:], (visit.node, ends[1:]), understood)
+
+    def _leaves_for_another(self, mark: Mark, visit: Visit[State]) -> bool:
+        """Whether the path, since the backward that another optimizer's gradients came from, took a branch past one
+        that may well make those of this optimizer.
+        """
+        assert self.linked is not None
+        graph = self.linked.graph
+        path = visit.path()
+        made = {visit.world.state.buffer(o).backward_at for o in mark.optimizers}
+        start = max((index for index, here in enumerate(path) if here.node in made), default=0)
+        backwards = {n.index for n in graph.nodes if isinstance(n.op, Backward)} - made
+        # What comes behind the next clearing makes other gradients.
+        clears = [
+            n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and set(n.op.optimizers) & set(mark.optimizers)
+        ]
+        return self._takes_a_branch_past(backwards, path[start:], (visit.node, clears), self._choosing_steps)
+
+    def _takes_a_branch_past(
+        self,
+        goals: set[int],
+        path: Sequence[Visit[State]],
+        end: tuple[int, Sequence[int]],
+        understood: frozenset[Atom],
+    ) -> bool:
+        """Whether a branch on a path has another arm with one of these nodes, from where the path's end is reached;
+        `end`: that end, and nodes that such an arm does not pass.
+        """
+        assert self.linked is not None
+        graph = self.linked.graph
+        goal, others_end = end
         asked = [
             {g.atom for edge in graph.edges[here.node] if edge.target == after.node for g in edge.guards}
-            for here, after in zip(path[start:], path[start + 1 :])
+            for here, after in pairwise(path)
         ]
-        for index, (here, after) in enumerate(zip(path[start:], path[start + 1 :])):
+        for index, (here, after) in enumerate(pairwise(path)):
             # A condition that leads here again behind the branch is understood: no other arm comes here. So is, for
             # gradients, one that chooses the step: those that the plain step is to apply are not made elsewhere.
             later = set().union(understood, *asked[index + 1 :])
@@ -376,9 +421,9 @@ class FunctionAnalysis:
                 )
             ]
             for target in others:
-                there = (b for b in backwards if target == b or graph.leads_to(target, b, without=ends))
+                there = (b for b in goals if target == b or graph.leads_to(target, b, without=(goal, *others_end)))
                 # An arm with a step of its own is another way, and not a way round to this one.
-                if any(graph.leads_to(b, visit.node, without=ends[1:]) for b in there):
+                if any(graph.leads_to(b, goal, without=others_end) for b in there):
                     return True
         return False
 
@@ -476,6 +521,9 @@ class FunctionAnalysis:
                     guessed = mark.kind is FaultKind.BACKWARD_PLAIN and self._is_guessed(mark)
                     if (guessed or mark.kind is FaultKind.SCALER_MISMATCH) and self._skips_a_backward(mark, visit):
                         continue  # That of the step's own loss; what another loss left is not what is meant here.
+                    left = not any(visit.world.state.buffer(o).units for o in mark.optimizers)
+                    if mark.kind is FaultKind.UPDATE_BETWEEN_STEPS and left and self._leaves_for_another(mark, visit):
+                        continue
                     self._marks.setdefault(mark.at, []).append((mark, visit))
             self._keep_if_certain(index, visits)
         self._tell_missing_gradients_once()
@@ -562,10 +610,12 @@ def analyse_program(
 
 def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str] | None) -> Iterator[FunctionAnalysis]:
     """
-    Every root with what it calls. Where that is too large, what it calls is a root; where that is so for several of a
-    file (a suite of tests over one trainer), the rest of the file is not tried.
+    Every root with what it calls. Where that is too large, or has more paths than are followed, what it calls is a
+    root, too; where several of a file are too large (a suite of tests over one trainer), the rest of it is not tried.
     """
     covered: set[FunctionInfo] = set()
+    judged: set[FunctionInfo] = set()
+    tried: set[FunctionInfo] = set()
     failed: Counter[ModuleIndex | str] = Counter()
     wanted = [info for info in calls.roots() if entries is None or info.module.file.name in entries]
     pending = deque(wanted)
@@ -575,6 +625,7 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
             if info in covered:
                 continue
             covered.add(info)
+            tried.add(info)
             below = [callee for callee in calls.below(info) if callee not in covered]
             own = "own" if calls.takes_part(info) or handles_gradients(info) else "glue"
             if below and (failed[info.module] >= MAX_FAILURES or (own == "glue" and failed[own] >= MAX_GLUE_FAILURES)):
@@ -584,22 +635,28 @@ def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str]
                     yield FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
                 continue
             result = analyse_function(info, program)
-            covered |= result.followed
+            if result.too_large or result.is_cut_off:
+                pending.extend(below)
+            else:
+                covered |= result.followed
+                judged |= result.judged()
             if result.too_large:
                 failed.update((info.module, own))
-                pending.extend(below)
                 if below and own == "glue":
                     continue  # What it calls is read by itself, and nothing else is lost.
             yield result
-        # What only seems to be called.
-        pending.extend(
+        # What only seems to be called, and what is only called where nothing is scaled (tests often do).
+        covered -= {info for info in covered - judged - tried if info.words & _USES}
+        rest = [
             info
             for info in calls.everything
             if info not in covered
             and info.outer is None
             and calls.takes_part(info)
             and (entries is None or info.module.file.name in entries)
-        )
+        ]
+        above = (caller for info in rest if info.words & _USES for caller in calls.above(info, covered))
+        pending.extend(dict.fromkeys((*above, *rest)))
         if not pending:
             return
 

@@ -288,5 +288,12 @@ def knows(name: str) -> bool:
     return is_scaler(name) or is_optimizer(name) or clip_call(name) is not None or is_autocast(name)
 
 
+def may_be_setting(name: str) -> bool:
+    """Whether a name outside the program may stand for a value that is false: no module, no class, nothing known."""
+    tail = name.rpartition(".")[2]
+    is_class = tail[:1].isupper() and not tail.isupper()
+    return "." in name and not is_class and not knows(name)
+
+
 def is_autocast(name: str) -> bool:
     return name.endswith("autocast")

@@ -14,11 +14,13 @@ from typing import Any
 
 import libcst as cst
 
+from ampclip_lint.amp import api
 from ampclip_lint.amp.units import NO_UNITS, PLAIN, Known, OfGradients, Ref, Stored, UnitExpr
 from ampclip_lint.amp.values import (
     Choice,
     Cond,
     Const,
+    Ext,
     Formula,
     Grads,
     HasGrads,
@@ -54,6 +56,11 @@ Dangling = tuple[int, tuple[Guard, ...], str]
 Env = dict[Key, Value]
 
 
+#: The tag of a name that a path does not bind.
+UNBOUND = -1
+#: The tag of a name that a path does not bind to the optimizer that it holds on others. Which is so is followed: an
+#: earlier activation may have made one at the same place.
+UNMADE = -2
 #: A name that may stand for more things than this is unknown.
 MAX_OPTIONS = 8
 
@@ -247,6 +254,8 @@ class Builder:
                 return bool(constant)
             case Sym() if value.offset == 0:
                 return Atom(self.subject(value), Truthy())
+            case Ext(name) if api.may_be_setting(name):
+                return Atom(self.subject(Sym(("ext", name), text=name)), Truthy())
             case Sym(_, offset):
                 return ("not", Atom(self.subject(value), Equals(-offset)))
             case Cond(formula):
@@ -305,8 +314,8 @@ class Builder:
         self.flow = Flow([end for flow in alive for end in flow.cur], env)
 
     def _or_unbound(self, site: Key, name: Key, value: Value, alive: list[Flow], bound: list[bool]) -> Value:
-        """An optimizer under a name that other flows leave unbound. Whoever reads the name does not come from those,
-        even where an earlier activation made one at the same place. In a loop it may be bound since another round.
+        """An optimizer under a name that other flows leave unbound. Whoever reads the name does not come from those.
+        In a loop it may be bound since another round.
         """
         assert isinstance(name, tuple)
         optimizer = isinstance(value, Obj) and value.kind is Kind.OPTIMIZER
@@ -318,7 +327,7 @@ class Builder:
         self.flags.add(self.tag(key))
         before = self.flow
         for self.flow, binds in zip(alive, bound):
-            self.emit(SetConstant(self.tag(key), 0 if binds else -1))
+            self.emit(SetConstant(self.tag(key), 0 if binds else UNMADE))
         self.flow = before
         return Choice(key, (value,))
 
@@ -396,7 +405,7 @@ class Phi:
         """At the end of a flow that does not bind the name: whoever uses it did not come from here."""
         if len(self.options) > 1 and flow.cur:
             before, self.builder.flow = self.builder.flow, flow
-            self.builder.emit(SetConstant(self.builder.tag(self.key), -1))
+            self.builder.emit(SetConstant(self.builder.tag(self.key), UNBOUND))
             flow.cur = self.builder.flow.cur
             self.builder.flow = before
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ProgramIndex
 
@@ -135,6 +135,25 @@ class CallGraph:
         """The functions that lead to loss scaling and that `info` may call."""
         called = {other for other in self._called_by(info) if other in self._leading and other.outer is None}
         return sorted(called, key=self._order.__getitem__)
+
+    def above(self, info: FunctionInfo, read: Collection[FunctionInfo]) -> list[FunctionInfo]:
+        """
+        The functions of a module that lead to one of it and that nothing has read: those that no other of them calls,
+        or that only what they lead to themselves seems to call, the farthest first.
+        """
+        found = [info]
+        outermost: list[FunctionInfo] = []
+        for current in found:
+            fresh = [
+                caller
+                for caller in self._callers.get(current, ())
+                if caller.module is info.module and caller in self._leading and caller.outer is None
+                if caller not in read and caller not in found and not isinstance(caller.node, ast.Module)
+            ]
+            if not fresh:
+                outermost.append(current)
+            found.extend(dict.fromkeys(fresh))
+        return outermost[::-1]
 
 
 def _is_method(owner: ClassInfo, name: str) -> bool:

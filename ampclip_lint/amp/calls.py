@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,6 +143,10 @@ GENERIC = frozenset(
     }
 )
 MAX_DEPTH = 14
+#: So many activations of one method, each of another object, may be inside each other.
+MAX_NESTED = 2
+#: The words of a generator that may give parameters.
+_OF_PARAMETERS = frozenset({"param_groups", "parameters", "named_parameters"})
 #: The words of functions that only look at objects or keep them.
 _HARMLESS = (
     "save",
@@ -214,12 +218,7 @@ class Calls(Expressions):
     def is_active(self, frame: int | str) -> bool:
         if isinstance(frame, str):
             return True  # the names of a module
-        around: Frame | None = self.frame
-        while around is not None:
-            if around.id == frame:
-                return True
-            around = around.caller
-        return frame in self.closing
+        return any(around.id == frame for around in self.around()) or frame in self.closing
 
     # -- the call itself --------------------------------------------------------------------------------------------
 
@@ -361,10 +360,7 @@ class Calls(Expressions):
         return found
 
     def depth(self) -> int:
-        count, frame = 0, self.frame
-        while frame is not None and frame.caller is not None:
-            count, frame = count + 1, frame.caller
-        return count
+        return sum(1 for _ in self.around()) - 1
 
     def follow(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
         """Lower a function of the program in place of its call."""
@@ -372,13 +368,11 @@ class Calls(Expressions):
         if info.is_generator or not self.relevant(info):
             if "contextmanager" in "".join(info.decorators):
                 return self.fresh(self.label(node))
+            return self._generated(function, arguments, node) or self.opaque(function, arguments, node)
+        again = [frame.self_value for frame in self.around() if frame.info is info]
+        if function.bound in again or len(again) >= MAX_NESTED:
+            self.escape(arguments.all(), node)
             return self.opaque(function, arguments, node)
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if frame.info is info and frame.self_value == function.bound:
-                self.escape(arguments.all(), node)
-                return self.opaque(function, arguments, node)
-            frame = frame.caller
         if self.depth() >= MAX_DEPTH:
             self.at(node)
             self.gaps.append((self.place, f"calls are followed {MAX_DEPTH} deep; `{info.qualname}` was not entered"))
@@ -388,6 +382,28 @@ class Calls(Expressions):
         return self.enter(
             info, function.frame, function.bound, arguments, self.site(("call", self.label(node), info.qualname))
         )
+
+    def _generated(self, function: Fn, arguments: Arguments, node: cst.Call) -> Params | None:
+        """The parameters that a generator gives, if it gives nothing else."""
+        info = function.info
+        nested = any(frame.info is info for frame in self.around())
+        if not (info.is_generator and info.words & _OF_PARAMETERS) or nested or self.depth() >= MAX_DEPTH:
+            return None
+        site = self.site(("generator", self.label(node), info.qualname))
+        self.yielded, before = [], self.yielded
+        try:
+            self.in_scratch(lambda: self.enter(info, function.frame, function.bound, arguments, site))
+            given = self.collect(self.yielded)
+        finally:
+            self.yielded = before
+        return Params(given.owners) if isinstance(given, Params) else None
+
+    def around(self) -> Iterator[Frame]:
+        """The activations that are going on, the innermost first."""
+        frame: Frame | None = self.frame
+        while frame is not None:
+            yield frame
+            frame = frame.caller
 
     def opaque(self, function: Fn, arguments: Arguments, node: cst.Call) -> Value:
         """A function that is not followed: its result reaches what its arguments reach, and its object."""
@@ -615,12 +631,9 @@ class Calls(Expressions):
         """Run ``__init__`` on a new instance, or bind the fields of a dataclass."""
         init = self.program.method(info, "__init__")
         if init is not None:
-            frame: Frame | None = self.frame
-            while frame is not None:
-                if frame.info is init:
-                    return
-                frame = frame.caller
-            if self.depth() < MAX_DEPTH and self.relevant(init, strict=False):
+            if any(frame.info is init for frame in self.around()):
+                return
+            if self.depth() < MAX_DEPTH and (self.relevant(init) or _gives_objects(arguments)):
                 self.at(node)
                 self.enter(init, -1, obj, arguments, self.site(("init", self.label(node) if node is not None else 0)))
         elif any(
@@ -646,7 +659,9 @@ class Calls(Expressions):
         return self.classes_of[key]
 
     def _fitting_class(self, text: str) -> ClassInfo | None:
-        """The one class of the program that has every attribute that is used on this expression."""
+        """The one class of the program, or else of the module, that has every attribute that is used on this
+        expression.
+        """
         used = self.attributes_used(text)
         if not used - GENERIC:
             return None
@@ -658,6 +673,8 @@ class Calls(Expressions):
         if len(fitting) > 1:
             derived = {base for cls in fitting for base in self.program.mro(cls)[1:]}
             fitting = [cls for cls in fitting if cls not in derived]
+        if len(fitting) > 1:
+            fitting = [cls for cls in fitting if cls.module is self.frame.info.module]
         return fitting[0] if len(fitting) == 1 else None
 
     def attributes_used(self, text: str) -> frozenset[str]:
@@ -673,20 +690,18 @@ class Calls(Expressions):
             # For all expressions at once: a walk for each would be quadratic in what generated code has.
             table: dict[str, set[str]] = {}
             for child in (child for node in nodes for child in ast.walk(node) if isinstance(child, ast.Attribute)):
-                name = dotted(child.value)
+                of = child.value
+                name = ast.unparse(of) if isinstance(of, ast.Subscript) else dotted(of)
                 if name is not None:
                     table.setdefault(name, set()).add(child.attr)
             cache[of_class] = {name: frozenset(used) for name, used in table.items()}
-        return cache[of_class].get(text, frozenset())
+        return cache[of_class].get(text.replace('"', "'"), frozenset())
 
     def property_value(self, method: FunctionInfo, base: Value, name: str, node: cst.BaseExpression) -> Value:
         if not self.relevant(method) or method.is_generator or self.depth() >= MAX_DEPTH:
             return Sym(("attr", self.key_of(base), name), text=self.text(node))
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if frame.info is method:
-                return Sym(("attr", self.key_of(base), name), text=self.text(node))
-            frame = frame.caller
+        if any(frame.info is method for frame in self.around()):
+            return Sym(("attr", self.key_of(base), name), text=self.text(node))
         return self.enter(method, -1, base, Arguments(), self.site(("property", self.label(node), name)))
 
     def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
@@ -1635,6 +1650,13 @@ class Calls(Expressions):
         if isinstance(bound, Const | Sym | Tensor) and not measured:
             self.clip_bounds[slot] = bound
         return Tensor(Stored(slot), frozenset(), True, base=self.fresh(("norm", self.label(node)), self.text(node)))
+
+
+def _gives_objects(arguments: Arguments | None) -> bool:
+    """Whether a call passes on something that the program made, for a constructor to keep."""
+    return arguments is not None and any(
+        isinstance(option, Obj) for value in arguments.all() for option in options_of(value)
+    )
 
 
 def _makes_optimizers(info: FunctionInfo) -> bool:

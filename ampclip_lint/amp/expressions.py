@@ -97,6 +97,8 @@ class Expressions(Builder):
         self.making: dict[int, Key] = {}
         self.labels: dict[int, tuple[cst.CSTNode, int]] = {}
         self.resolving: set[Key] = set()
+        #: What generators give, while one is looked through.
+        self.yielded: list[Value] = []
 
     # -- places and symbols -----------------------------------------------------------------------------------------
 
@@ -170,8 +172,9 @@ class Expressions(Builder):
             case cst.Await():
                 return self.evaluate(node.expression)
             case cst.Yield():
-                if isinstance(node.value, cst.BaseExpression):
-                    self.evaluate(node.value)
+                given = node.value.item if isinstance(node.value, cst.From) else node.value
+                if given is not None:
+                    self.yielded.append(self.evaluate(given))
                 return self.fresh(self.label(node))
         return self.fresh(self.label(node))
 
@@ -710,6 +713,8 @@ class Expressions(Builder):
     def _equal(self, left: Value, right: Value, node: cst.CSTNode) -> Formula:
         if isinstance(left, Const) and not isinstance(right, Const):
             left, right = right, left
+        if isinstance(left, Ext) and api.may_be_setting(left.name):
+            left = Sym(("ext", left.name), text=left.name)
         match left, right:
             case Const(a), Const(b):
                 return bool(a == b)

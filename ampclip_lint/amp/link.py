@@ -7,12 +7,13 @@ operations; those of other things called scale, step or update vanish.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ampclip_lint.amp.builder import Draft
+from ampclip_lint.amp.builder import UNBOUND, Draft
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.ops import (
     AtStage,
@@ -58,8 +59,11 @@ from ampclip_lint.amp.units import (
     stored_in,
 )
 from ampclip_lint.amp.values import Key, Sym
-from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
+from ampclip_lint.flow.facts import Atom, Facts, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
+
+#: Ways that ask more than this are taken to be all that there are.
+MAX_ATOMS = 8
 
 
 @dataclass(frozen=True)
@@ -443,7 +447,7 @@ class _Linker:
             case "zero":
                 if self._is_optimizer(args[0]):
                     return ZeroGrad((self.inner.get(args[0], args[0]),))
-                return ZeroGrad(self.owned_by(args[1]))
+                return ZeroGrad(self.owned_by(args[1]) or self._elements_beside(args[0]))
             case "clear":
                 return ZeroGrad(self.targets(args[0]))
             case "backward":
@@ -495,6 +499,24 @@ class _Linker:
                 return Escape((), (self.inner.get(args[0], args[0]),), False) if self._is_optimizer(args[0]) else None
         return None
 
+    def _elements_beside(self, ref: Ref) -> tuple[Ref, ...]:
+        """The optimizers that a collection has by name, for one that a loop over all of its keys or values meets."""
+        key = self.low.keys[ref]
+        if not (isinstance(key, tuple) and key[0] == "attr" and isinstance(key[2], tuple)):
+            return ()
+        collection, (kind, which) = key[1], key[2][:2]
+        keys = ("attr", ("attr", collection, "keys()"))
+        if not (kind == "element" or (kind == "item" and isinstance(which, tuple) and which[:2] == keys)):
+            return ()
+        return tuple(
+            other
+            for other in self.optimizers
+            if isinstance(mine := self.low.keys[other], tuple)
+            and mine[:2] == ("attr", collection)
+            and isinstance(mine[2], tuple)
+            and mine[2][0] == "item"
+        )
+
     def _multiply(self, target: Ref, factor: UnitExpr) -> Any:
         optimizers = self.targets(target)
         vague = tuple(optimizer for optimizer in self.optimizers if self.owned.get(optimizer) is None)
@@ -512,7 +534,8 @@ class _Linker:
             return Backward(expr, (self.optimizers[0],), (), self.asks)
         must = self.owned_by(reach, known=any(self.owned.values())) if reach else ()
         if must and all(self.owned.get(optimizer) is not None for optimizer in self.optimizers):
-            return Backward(expr, must, (), self.asks)
+            vague = tuple(o for o in self.optimizers if o not in must and not self._is_made_from_known(o))
+            return Backward(expr, must, (), self.asks, vague)
         if self._only_backward():
             return Backward(expr, tuple(self.optimizers), (), self.asks)
         if reach:
@@ -528,8 +551,15 @@ class _Linker:
     def _is_made_from_modules(self, optimizer: Ref) -> bool:
         """Whether the constructor got parameters of modules that have a name, rather than a list that came about."""
         made = self.low.owned.get(self.low.keys[optimizer])
-        return bool(made) and all(
-            isinstance(key, tuple) and key[0] in ("param", "attr", "global") for key in made or ()
+        return bool(made) and all(map(_is_named, made or ()))
+
+    def _is_made_from_known(self, optimizer: Ref) -> bool:
+        """Whether an optimizer has the parameters of things that have a name, or that are used as modules; a list
+        that came about may hold any.
+        """
+        modules = self.low.module_evidence
+        return all(
+            _is_named(key) or any(_within(key, module) for module in modules) for key in self.owned.get(optimizer) or ()
         )
 
     def _only_backward(self) -> bool:
@@ -735,6 +765,7 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
     """
     used = _variables_used(graph)
     flags = flags | _counters(graph)
+    values = _constants_of(graph)
     graph = simplify(graph, lambda op: op is not None and not (isinstance(op, Store) and op.variable not in used))
     asked: set[Subject] = set()
     for node in graph.nodes:
@@ -764,7 +795,7 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
             return op is not None
 
         wanted = asked | flags
-        result = simplify(graph, keep, partial(_asks_of, wanted))
+        result = _committed(simplify(graph, keep, partial(_asks_of, wanted)), wanted, values)
         grown = set(asked)
         for atom in _decisions(result, flags):
             grown.add(atom.subject)
@@ -776,6 +807,155 @@ def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
         if grown == asked:
             return result
         asked = grown
+
+
+def _committed(graph: Graph, wanted: set[Subject], values: dict[Subject, frozenset[Hashable]]) -> Graph:
+    """A graph without the branches whose ways, loops among them, all come to one and the same operation next."""
+    graph = _merged(graph)
+    marks = {node.index for node in graph.nodes if node.op is not None}
+    marks |= {i for i, out in enumerate(graph.edges) if _may_end(out, wanted, values)}
+    before: list[list[int]] = [[] for _ in graph.nodes]
+    for index, out in enumerate(graph.edges):
+        for edge in out:
+            before[edge.target].append(index)
+    while True:
+        # The one that all ways from a node come to next; -1 where there are several.
+        following: dict[int, int] = {mark: mark for mark in marks}
+        pending = list(marks)
+        while pending:
+            index = pending.pop()
+            for previous in before[index]:
+                known = following.get(previous)
+                if previous in marks or known == -1:
+                    continue
+                if known != following[index]:
+                    following[previous] = following[index] if known is None else -1
+                    pending.append(previous)
+        choosing = {
+            index
+            for index, known in following.items()
+            if known == -1 and any(following.get(edge.target, -1) != -1 for edge in graph.edges[index])
+        }
+        if not choosing:
+            break
+        marks |= choosing
+    doubts = _doubts_on_the_way(graph, before, marks)
+    result = Graph()
+    for node in graph.nodes:
+        result.add(node.op, node.place)
+    for index in {0, *marks}:
+        out = [edge for edge in graph.edges[index] if edge.target in following]
+        one = len({following[edge.target] for edge in out}) == 1 and not _may_end(out, wanted, values)
+        for edge in out:
+            doubt = edge.doubt or doubts[edge.target]
+            result.connect(index, Edge(following[edge.target], () if one else edge.guards, doubt))
+    return simplify(result, lambda op: op is not None, partial(_asks_of, wanted))
+
+
+def _merged(graph: Graph) -> Graph:
+    """A graph with one node for those that do the same to the facts, if anything, and go on in the same ways."""
+    result = Graph()
+    for node, out in zip(graph.nodes, graph.edges):
+        result.edges[result.add(node.op, node.place)] = out
+    while True:
+        first: dict[Hashable, int] = {}
+        instead: dict[int, int] = {}
+        for index in result.reachable():
+            node = result.nodes[index]
+            if index and (node.op is None or isinstance(node.op, (Forget, SetConstant, Shift, Learn))):
+                one = first.setdefault((node.op, frozenset(result.edges[index])), index)
+                if one != index:
+                    instead[index] = one
+        if not instead:
+            return result
+        for index, out in enumerate(result.edges):
+            moved = (Edge(instead.get(edge.target, edge.target), edge.guards, edge.doubt) for edge in out)
+            result.edges[index] = list(dict.fromkeys(moved))
+
+
+def _doubts_on_the_way(graph: Graph, before: list[list[int]], marks: set[int]) -> dict[int, str]:
+    """For each node that leads to a mark, the doubt that the least doubtful way there has."""
+    found = dict.fromkeys(marks, "")
+    pending = deque(marks)
+    doubtful: list[tuple[int, str]] = []
+    while pending or doubtful:
+        if not pending:
+            index, doubt = doubtful.pop()
+            if index in found:
+                continue
+            found[index] = doubt
+            pending.append(index)
+        index = pending.popleft()
+        for previous in before[index]:
+            if previous in found:
+                continue
+            doubt = min(edge.doubt for edge in graph.edges[previous] if edge.target == index) or found[index]
+            if doubt:
+                doubtful.append((previous, doubt))
+            else:
+                found[previous] = ""
+                pending.append(previous)
+    return found
+
+
+def _may_end(out: Sequence[Edge], wanted: set[Subject], values: dict[Subject, frozenset[Hashable]]) -> bool:
+    """Whether something that matters decides if any of these ways is taken."""
+    if not any(guard.atom.subject in wanted for edge in out for guard in edge.guards):
+        return False
+    ways = {frozenset(edge.guards) for edge in out}
+    return len({guard.atom for way in ways for guard in way}) <= MAX_ATOMS and not _always(ways, values)
+
+
+def _always(ways: Set[frozenset[Guard]], values: dict[Subject, frozenset[Hashable]]) -> bool:
+    """Whether the guards of some way hold, whatever the answers; of a name with known values, whatever its value."""
+    if frozenset() in ways:
+        return True
+    atom = next((guard.atom for way in ways for guard in way), None)
+    if atom is None:
+        return False
+    known = values.get(atom.subject)
+    if known is None:
+        cases = [Facts().assume(atom, True), Facts().assume(atom, False)]
+    else:
+        cases = [Facts().set_constant(atom.subject, value) for value in known]
+    return all(_always(_where(case, ways), values) for case in cases if case is not None)
+
+
+def _where(facts: Facts, ways: Set[frozenset[Guard]]) -> set[frozenset[Guard]]:
+    """The ways that are open where the facts hold, with the guards that they leave open."""
+    found = set()
+    for way in ways:
+        answers = {guard: facts.value(guard.atom) for guard in way}
+        if all(answer in (None, guard.holds) for guard, answer in answers.items()):
+            found.add(frozenset(guard for guard, answer in answers.items() if answer is None))
+    return found
+
+
+def _constants_of(graph: Graph) -> dict[Subject, frozenset[Hashable]]:
+    """The values of the subjects that are only ever set to constants. A tag is one of them even where it is not known
+    which; where the name that it is about is not bound, whoever asks for it does not go on.
+    """
+    found: dict[Subject, set[Hashable]] = {}
+    moved: set[Hashable] = set()
+    for node in graph.nodes:
+        match node.op:
+            case SetConstant(target, value):
+                found.setdefault(target, set()).add(value)
+            case Forget(symbol):
+                moved.add(symbol)
+            case Shift(target, _, _):
+                moved |= target.mentions
+            case Learn(atom, _):
+                moved |= atom.subject.mentions
+    return {
+        subject: frozenset(those - {UNBOUND})
+        for subject, those in found.items()
+        if _is_tag(subject) or not subject.mentions & moved
+    }
+
+
+def _is_tag(subject: Subject) -> bool:
+    return isinstance(subject.key, tuple) and subject.key[0] == "tag"
 
 
 def _symbol(subject: Subject) -> Key:
@@ -888,6 +1068,11 @@ def _within(inner: Key, outer: Key) -> bool:
             inner = inner[1]
         else:
             return False
+
+
+def _is_named(key: Key) -> bool:
+    """Whether a key is that of a parameter, an attribute or a variable of a module, rather than of some value."""
+    return isinstance(key, tuple) and key[0] in ("param", "attr", "global")
 
 
 def _element_of(key: Key) -> int | None:

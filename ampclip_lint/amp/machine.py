@@ -133,7 +133,7 @@ class Buffer:
     The node indices say where a property came from, for reports: the last backward, the unscale_ (or division by hand)
     that made it true, the plain backwards in it, the update that made it stale, the backward that added to gradients
     already applied, an unscale_ that came too early, the last clip, a hook that clamps, an update without a check that
-    came while they were held.
+    came while they were held, the first update since what may be in it came.
     """
 
     units: Units = NO_UNITS
@@ -153,6 +153,7 @@ class Buffer:
     lost: bool = False
     owed: bool = False
     unchecked_at: int | None = None
+    aged_at: int | None = None
     absent: bool = False
     frozen: bool = False
 
@@ -466,7 +467,8 @@ def new_epoch(scaler: Ref, state: State, node: int) -> State:
     for optimizer, held in state.buffers.items():
         units, maybe = aged(held.units, scaler), aged(held.maybe, scaler)
         stale = node if held.units and not held.applied else held.stale_at
-        buffers[optimizer] = replace(held, units=units, maybe=maybe, stale_at=stale)
+        since = node if maybe != held.maybe and held.aged_at is None else held.aged_at
+        buffers[optimizer] = replace(held, units=units, maybe=maybe, stale_at=stale, aged_at=since)
     variables = {variable: aged(units, scaler) for variable, units in state.variables.items()}
     scalers = state.scalers.put(scaler, ScalerState(scaled=True, checked=False))
     return replace(

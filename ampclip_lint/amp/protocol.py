@@ -221,7 +221,7 @@ class Protocol:
             marks = (Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, subject, op.scaler),)
             state = _settle(state, op.buffer)
         if pair.stage is Stage.READY:
-            state, found = self._divisible(node, op, state)
+            state, found = self._left_behind(op, state) or self._divisible(node, op, state)
             marks += found
         elif held.applied and carries(held.units):
             marks += (Mark(FaultKind.DOUBLE_STEP, node, subject, op.scaler),)
@@ -245,6 +245,22 @@ class Protocol:
             settled = replace(after.buffer(op.buffer), owed=False)
             after = after.with_buffer(op.buffer, settled).with_pair(op.scaler, op.optimizer, Pair())
         return Step(after, marks)
+
+    def _left_behind(self, op: ScalerStep, state: State) -> tuple[State, tuple[Mark, ...]] | None:
+        """
+        What a step without gradients of its own would raise for: all that may be here came from a backward whose
+        gradients another optimizer has applied, and an update has passed since. None where that is not so.
+        """
+        held = state.buffer(op.buffer)
+        if held.units or held.unknown or held.applied or held.aged_at is None or not held.maybe:
+            return None
+        old = all(unit.power(op.scaler) and unit.age is not Age.CURRENT for unit in held.maybe)
+        shared = any(other.applied and other.backward_at == held.backward_at for other in state.buffers.values())
+        if not (old and shared):
+            return None
+        fixed = replace(held, units=frozenset({scale_of(op.scaler)}), maybe=NO_UNITS, aged_at=None, owed=True)
+        mark = Mark(FaultKind.UPDATE_BETWEEN_STEPS, held.aged_at, (op.buffer,), op.scaler)
+        return replace(state.with_buffer(op.buffer, fixed), explained=True), (mark,)
 
     def _never_scaled(self, node: int, op: Unscale | ScalerStep, state: State) -> tuple[Mark, ...]:
         """Torch asserts that scale() was called before: the backward was a plain one, or there was none."""
