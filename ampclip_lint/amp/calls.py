@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import libcst as cst
@@ -56,6 +56,7 @@ from ampclip_lint.amp.values import (
 )
 from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, SetConstant, Subject, Truthy
 from ampclip_lint.flow.graph import Graph
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
 
@@ -686,15 +687,23 @@ class Calls(Expressions):
             frame = frame.caller
         return self.enter(method, -1, base, Arguments(), self.site(("property", self.label(node), name)))
 
+    def assigned_expression(self, node: ast.Assign | ast.AnnAssign) -> cst.BaseExpression | None:
+        """What an assignment assigns, the same tree each time; None where libcst can't read it."""
+        known: dict[ast.stmt, cst.BaseExpression | None]
+        known = self.program.__dict__.setdefault("_assigned_expressions", {})
+        if node not in known:
+            assert node.value is not None
+            try:
+                known[node] = cst.parse_expression(ast.unparse(node.value))
+            except cst.ParserSyntaxError:
+                known[node] = None
+        return known[node]
+
     def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
         """The value that a statement of a module's body assigns, without its operations."""
         assert isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
-        text = ast.unparse(node.value)
-        try:
-            expression = cst.parse_expression(text)
-        except cst.ParserSyntaxError:
-            return NONE
-        return self.in_scratch(lambda: self._at_module(module, node, expression))
+        expression = self.assigned_expression(node)
+        return NONE if expression is None else self.in_scratch(lambda: self._at_module(module, node, expression))
 
     def _at_module(self, module: ModuleIndex, node: ast.stmt, expression: cst.BaseExpression) -> Value:
         path: tuple[Key, ...] = (("module", module.name),)
@@ -703,8 +712,6 @@ class Calls(Expressions):
         self.frame = Frame(number, path, module.body, self.concrete(module.body), None)
         self.frames[number] = self.frame
         self.statement, self.twin = expression, node
-        cache = self.program.__dict__.setdefault("_module_expressions", {})
-        expression = cache.setdefault(node, expression)
         try:
             return self._named(self.evaluate(expression), _target_text(node))
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,7 @@ from ampclip_lint.amp.units import (
 from ampclip_lint.amp.values import Key, Sym
 from ampclip_lint.flow.facts import Atom, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
+from ampclip_lint.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -1044,17 +1044,17 @@ class Lowering(Calls):
             return None
         method, node = makers[0]
         assert isinstance(node, ast.Assign)
+        expression = self.assigned_expression(node)
+        if expression is None:
+            return None
 
         def walk() -> Value:
-            expression = cst.parse_expression(ast.unparse(node.value))
             path: tuple[Key, ...] = (("made", method.qualname, name),)
             number = self.frame_ids.setdefault(path, len(self.frame_ids))
             saved = (self.frame, self.statement, self.twin, self.place)
             self.frame = Frame(number, path, method, self.concrete(method), None, None, None, instance)
             self.frames[number] = self.frame
             self.statement, self.twin = expression, node
-            cache = self.program.__dict__.setdefault("_module_expressions", {})
-            expression = cache.setdefault(node, expression)
             try:
                 if method.self_name is not None:
                     self.flow.env[("v", number, method.self_name)] = instance
@@ -1064,7 +1064,7 @@ class Lowering(Calls):
 
         try:
             value = self.in_scratch(walk)
-        except (cst.ParserSyntaxError, RecursionError):
+        except RecursionError:
             return None
         return next((option for option in options_of(value) if isinstance(option, Obj) and option.cls is None), None)
 

@@ -8,7 +8,7 @@ torch's text. tests/test_machine_torch.py compares it with torch on every word o
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -64,6 +64,7 @@ from ampclip_lint.amp.units import (
     scale_of,
     union,
 )
+from ampclip_lint.records import dataclass
 
 ALREADY_UNSCALED = "unscale_() has already been called on this optimizer since the last update()."
 UNSCALE_AFTER_STEP = "unscale_() is being called after step()."

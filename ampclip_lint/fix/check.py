@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit
 from ampclip_lint.fix.candidate import Candidate, without_suppression
 from ampclip_lint.fix.document import NotEditable, edited
 from ampclip_lint.lint.run import Function, Program
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.notebook import read_source
 from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 
 import libcst as cst
@@ -17,6 +17,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ampclip_lint.diagnostics import Edit, Position, Span
 from ampclip_lint.fix.candidate import without_rows
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import Unreadable, check_size
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.source import SourceFile

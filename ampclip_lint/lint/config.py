@@ -6,7 +6,7 @@ import ast
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.errors import ToolError, nearest
 from ampclip_lint.lint.rule import Rule
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.discover import DEFAULT_EXCLUDES, Excludes, gitignore_spec
 from ampclip_lint.syntax.source import FileProblem, decode, display_name, read_bytes
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ampclip_lint.diagnostics import Confidence, Severity, Span, TraceStep
+from ampclip_lint.records import dataclass
 
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import FunctionAnalysis, ProgramAnalysis, Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint import recall
-from ampclip_lint.lint.cache import Cache, digest, digest_of_contents, own_files
 from ampclip_lint.lint.result import RunResult as RunResult
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem
 
 # A result that the cache holds needs neither rules nor engine: what does is imported where it is used.
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
     from ampclip_lint.lint.baseline import Entry, Outcome
+    from ampclip_lint.lint.cache import Cache
     from ampclip_lint.lint.config import Configs, Settings
     from ampclip_lint.lint.gather import Gathered
     from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
@@ -205,6 +206,8 @@ def lint_paths(
         cache.learn(deciding, replace(found, diagnostics=result.diagnostics).plain())
     # A run that read little is as quick as a look at what it read. A model may come from a file of its own.
     if cache is not None and not files.models and (result.sources or result.files >= _WORTH_KEEPING):
+        from ampclip_lint.lint.cache import own_files
+
         watched = (*files.watched, *configs.watched, *own_files(rule_folders(rules)))
         cache.remember(asked, watched, _plain(result), began)
     return result
@@ -214,6 +217,7 @@ def _deciding(judge: _Judge, files: Gathered, codes_of: Mapping[str, frozenset[s
     """All that the findings depend on, in short."""
     from importlib.metadata import version
 
+    from ampclip_lint.lint.cache import digest, digest_of_contents, own_files
     from ampclip_lint.lint.registry import rule_folders
 
     return digest(
