@@ -1,13 +1,15 @@
 """`dataclass` as in the standard library, made in a fraction of the time. Knows nothing of what the records hold.
 
 A run that takes a quarter of a second defines more than a hundred kinds of records and uses half of them. The standard
-library compiles each of up to ten methods of each kind. Here those that have to be quick are compiled together, when
-one of them is called for the first time, and the others are shared.
+library compiles up to ten methods for each kind. Here those that have to be quick are compiled when they are called for
+the first time, and the others are shared.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -34,37 +36,34 @@ else:
                 setattr(cls, name, method)
         for name in late:
             setattr(cls, name, _FIRST_CALLS[name])
-        _unfinished[cls] = (late, frozen)
         return cls
 
 
+#: The text of a method of a class, and what it needs to know.
+_Text = Callable[[type], tuple[str, dict[str, Any]]]
+
 _SIGNS = {"__eq__": "==", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
-#: The methods of a class that are still to be compiled, and whether it is frozen.
-_unfinished: dict[type, tuple[list[str], bool]] = {}
 
-
-def _first_call(name: str) -> Any:
-    """What stands for a method until it is called."""
+def _first_call(name: str, text_of: _Text) -> Any:
+    """What stands for a method of a class until it is called; then it is compiled from its text."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for cls in type(self).__mro__:
-            names, frozen = _unfinished.get(cls, ([], False))
-            if name in names:
-                for compiled in _compiled(cls, names, frozen):
-                    setattr(cls, compiled.__name__, compiled)
-                _unfinished.pop(cls, None)  # last: another thread may be here, too
-                return cls.__dict__[name](self, *args, **kwargs)
-        return getattr(self, name)(*args, **kwargs)
+        cls = next((cls for cls in type(self).__mro__ if cls.__dict__.get(name) is method), None)
+        if cls is not None:
+            text, known = text_of(cls)
+            exec(text, known)
+            compiled = known[name]
+            compiled.__module__, compiled.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+            setattr(cls, name, compiled)
+            return compiled(self, *args, **kwargs)
+        return getattr(self, name)(*args, **kwargs)  # another thread was here
 
     return method
 
 
-_FIRST_CALLS = {name: _first_call(name) for name in ("__init__", "__hash__", *_SIGNS)}
-
-
-def _compiled(cls: type, wanted: list[str], frozen: bool) -> list[Any]:
-    """The methods whose text depends on the fields."""
+def _init(cls: type) -> tuple[str, dict[str, Any]]:
+    frozen = cls.__setattr__ is _no_change
     known: dict[str, Any] = {"_set": object.__setattr__, "_new": object()}
     parameters = ["self"]
     steps = []
@@ -84,22 +83,27 @@ def _compiled(cls: type, wanted: list[str], frozen: bool) -> list[Any]:
         steps.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         steps.append("self.__post_init__()")
-    compared = [field.name for field in dataclasses.fields(cls) if field.compare]
-    mine, others = (f"({''.join(f'{of}.{name}, ' for name in compared)})" for of in ("self", "other"))
-    texts = {
-        "__init__": f"def __init__({', '.join(parameters)}):\n  " + "\n  ".join(steps or ["pass"]),
-        "__hash__": f"def __hash__(self):\n  return hash({mine})",
-        **{
-            name: f"def {name}(self, other):\n  if other.__class__ is self.__class__:\n"
-            f"    return {mine} {sign} {others}\n  return NotImplemented"
-            for name, sign in _SIGNS.items()
-        },
-    }
-    methods: dict[str, Any] = {}
-    exec("\n".join(texts[name] for name in wanted), known, methods)
-    for method in methods.values():
-        method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{method.__name__}"
-    return list(methods.values())
+    return f"def __init__({', '.join(parameters)}):\n  " + "\n  ".join(steps or ["pass"]), known
+
+
+def _hash(cls: type) -> tuple[str, dict[str, Any]]:
+    return f"def __hash__(self):\n  return hash({_compared(cls, 'self')})", {}
+
+
+def _comparison(cls: type, name: str) -> tuple[str, dict[str, Any]]:
+    answer = f"{_compared(cls, 'self')} {_SIGNS[name]} {_compared(cls, 'other')}"
+    return f"def {name}(self, other):\n  return {answer} if other.__class__ is self.__class__ else NotImplemented", {}
+
+
+def _compared(cls: type, of: str) -> str:
+    return f"({''.join(f'{of}.{field.name}, ' for field in dataclasses.fields(cls) if field.compare)})"
+
+
+_FIRST_CALLS = {
+    "__init__": _first_call("__init__", _init),
+    "__hash__": _first_call("__hash__", _hash),
+    **{name: _first_call(name, partial(_comparison, name=name)) for name in _SIGNS},
+}
 
 
 def _repr(self: Any) -> str:

@@ -104,7 +104,7 @@ class Workspace:
             sources[name] = source
             self.data[name] = data
             self._trees.pop(name, None)
-        self.program = replace(self.program, sources=sources)
+        self.program = replace(self.program, sources=sources, analysis=None)
         self._known.clear()
 
     def bytes_of(self, name: str) -> bytes | None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 #: A run over so many files is kept even where none of them matters.
 _WORTH_KEEPING = 64
 
+#: The analysis of so many functions is kept until the run ends.
+_WORTH_HOLDING = 16
+
 #: File and qualified name.
 Function = tuple[str, str]
 
@@ -50,6 +53,8 @@ class Program:
     """The codes that are shown for each file."""
     pedantic: bool = False
     """Whether what is only possible is shown."""
+    analysis: ProgramAnalysis | None = None
+    """What was found out about these texts, all of them, where that is not much to keep."""
 
     def findings(
         self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
@@ -68,7 +73,11 @@ class Program:
         codes = frozenset(self.rules)
         judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=self.given, models=self.models)
         judge.roots = roots
-        judge.run(list(texts.values()))
+        whole = texts == self.sources and (roots is None or self.reach.keys() <= set(roots))
+        if self.analysis is not None and whole:
+            judge.ask(self.analysis)
+        else:
+            judge.run(list(texts.values()))
         found = judge.report(lambda _name: codes)
         return (None if any(problem.internal for problem in judge.problems) else found), judge.incomplete
 
@@ -197,7 +206,9 @@ def lint_paths(
         baselines=tuple(baselines),
         codes=tuple(code for code in rules if code in codes),
         registry=rules,
-        program=Program(rules, judge.sources, files.given, files.models, judge.reach, codes_of, settings.pedantic),
+        program=Program(
+            rules, judge.sources, files.given, files.models, judge.reach, codes_of, settings.pedantic, judge.analysis
+        ),
     )
     if fresh and finish is not None:
         result = finish(result)
@@ -388,6 +399,7 @@ class _Judge:
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
         self.roots: Collection[Function] | None = None
+        self.analysis: ProgramAnalysis | None = None
         self.reach: dict[Function, frozenset[Function]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
@@ -407,7 +419,9 @@ class _Judge:
                 for file in files:
                     self.run([file])
             return
-        self._ask(program)
+        if len(files) == len(self.sources) and len(program.functions) <= _WORTH_HOLDING:
+            self.analysis = program
+        self.ask(program)
         if self.observe is not None:
             self.observe(program)
 
@@ -424,7 +438,8 @@ class _Judge:
         reason = f"internal error in {what}: {type(error).__name__}: {error}"
         self.problems.append(FileProblem(where, reason, internal=True))
 
-    def _ask(self, program: ProgramAnalysis) -> None:
+    def ask(self, program: ProgramAnalysis) -> None:
+        """Ask every rule about an analysis."""
         for function in program.functions:
             own = (function.span.filename, function.name)
             followed = {(info.module.file.name, info.qualname.replace(".<locals>", "")) for info in function.followed}
