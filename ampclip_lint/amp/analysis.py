@@ -12,6 +12,7 @@ import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
 from ampclip_lint.amp.callgraph import CallGraph, every_function, handles_gradients, speaks_of_scaling
+from ampclip_lint.amp.cycles import on_cycles
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -369,7 +370,7 @@ class FunctionAnalysis:
             not live
             or not updates
             or restored
-            or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates))
+            or not on_cycles(graph, without=node.index).isdisjoint((*steps, *updates))
         ):
             return False
         if graph.on_cycle(node.index):
@@ -612,7 +613,7 @@ def _makes_one_step(lowering: Lowering) -> bool:
     backwards = [index for index, name in drafts.items() if name == "backward"]
     if not backwards or not set(drafts.values()) & {"scaler_step", "plain_step"}:
         return False
-    return not any(graph.on_cycle(index) for index in backwards)
+    return on_cycles(graph).isdisjoint(backwards)
 
 
 def _carries_scale_of(expr: UnitExpr, scaler: Ref | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -526,7 +526,10 @@ class Calls(Expressions):
 
     def _from_its_maker(self, frame: Frame, name: str) -> Value | None:
         """A root's collection of optimizers, where one function of the module alone makes such a collection."""
-        if not visits_optimizers(frame.info.node, name):
+        visited: frozenset[str] | None = frame.info.__dict__.get("_visited_optimizers")
+        if visited is None:
+            visited = frame.info.__dict__["_visited_optimizers"] = frozenset(visited_optimizers(frame.info.node))
+        if name not in visited:
             return None
         found: list[Value] = []
         for info in frame.info.module.functions.values():
@@ -1640,16 +1643,15 @@ def _makes_optimizers(info: FunctionInfo) -> bool:
     return returns and "optim" in info.words and not info.words & {"backward", "zero_grad"} and not info.is_generator
 
 
-def visits_optimizers(node: ast.AST, name: str) -> bool:
-    """Whether a function loops over a name and uses what it meets as optimizers."""
+def visited_optimizers(node: ast.AST) -> Iterator[str]:
+    """The names that a function loops over and uses what it meets as optimizers."""
     for loop in ast.walk(node):
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             over = loop.iter
             if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "values":
                 over = over.func.value
-            if isinstance(over, ast.Name) and over.id == name and uses_as_optimizers(loop):
-                return True
-    return False
+            if isinstance(over, ast.Name) and uses_as_optimizers(loop):
+                yield over.id
 
 
 def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:

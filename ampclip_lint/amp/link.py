@@ -7,9 +7,10 @@ operations; those of other things called scale, step or update vanish.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ampclip_lint.amp.builder import Draft
@@ -95,6 +96,15 @@ class Linked:
 def link(lowering: Lowering) -> Linked:
     """Settle objects and build the graph that the solver runs on."""
     return _Linker(lowering).link()
+
+
+@dataclass
+class _Holders:
+    """Which optimizers, by number, hold some or all of a module, and which are not known to hold anything."""
+
+    inside: dict[Key, set[int]] = field(default_factory=dict)
+    exactly: dict[Key, set[int]] = field(default_factory=dict)
+    vague: set[int] = field(default_factory=set)
 
 
 class _Linker:
@@ -219,10 +229,15 @@ class _Linker:
         """Optimizers that hold another one: an attribute of the wrapper is the optimizer inside."""
         inside: dict[Ref, Ref] = {}
         keys = {self.low.keys[optimizer]: optimizer for optimizer in optimizers}
+        holds: dict[Key, list[Ref]] = {}
+        for key, ref in keys.items():
+            if isinstance(key, tuple) and key[0] == "attr":
+                holds.setdefault(key[1], []).append(ref)
+        for owner, key in self.low.holds:
+            if key in keys:
+                holds.setdefault(owner, []).append(keys[key])
         for wrapper in optimizers:
-            mine = self.low.keys[wrapper]
-            held = [ref for key, ref in keys.items() if isinstance(key, tuple) and key[0] == "attr" and key[1] == mine]
-            held += [keys[key] for owner, key in self.low.holds if owner == mine and key in keys]
+            held = holds.get(self.low.keys[wrapper], [])
             if len(set(held)) == 1 and held[0] != wrapper:
                 inside[wrapper] = held[0]
         first: dict[frozenset[Key], Ref] = {}
@@ -244,7 +259,7 @@ class _Linker:
         vague = [optimizer for optimizer in self.optimizers if owned[optimizer] is None]
         if len(self.optimizers) < 2 or not vague:
             return owned
-        modules = self._modules()
+        modules = self.modules
         taken: set[Key] = set()
         for optimizer in vague:
             index = _element_of(self.low.keys[optimizer])
@@ -273,7 +288,8 @@ class _Linker:
             owned[optimizer] = frozenset((key,))
         return owned
 
-    def _modules(self) -> list[Key]:
+    @cached_property
+    def modules(self) -> list[Key]:
         """Everything whose parameters somebody names."""
         found: dict[Key, None] = {}
         for _, draft in self.drafts:
@@ -285,7 +301,7 @@ class _Linker:
                 found[self.low.keys[draft.args[0]]] = None
         for key in self.low.module_evidence:
             found.setdefault(key, None)
-        return [key for key in found if not any(_within(key, other) and key != other for other in found)]
+        return [key for key in found if not any(outer in found for outer in _outwards(key) if outer != key)]
 
     def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
         """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
@@ -297,7 +313,8 @@ class _Linker:
             for optimizer in optimizers
         }
         pairs = {optimizer: keys[0] for optimizer, keys in fitting.items() if len(keys) == 1}
-        return {o: key for o, key in pairs.items() if list(pairs.values()).count(key) == 1}
+        taken = Counter(pairs.values())
+        return {o: key for o, key in pairs.items() if taken[key] == 1}
 
     def _name(self, optimizer: Ref) -> str:
         """The name that the program gave an optimizer, rather than a loop's name for whichever it is at."""
@@ -348,20 +365,31 @@ class _Linker:
             return (self.optimizers[0],)
         if owners is None:
             return ()
-        found: list[Ref] = []
-        modules = set(self._modules()) | {key for keys in self.owned.values() for key in keys or ()}
-        covers = bool(modules) and all(any(_within(m, key) for key in owners) for m in modules)
-        for optimizer in self.optimizers:
-            if ("optimizer", self.low.keys[optimizer]) in owners:
-                found.append(optimizer)
-                continue
+        named, holders = self._named_modules, self._holders
+        covers = bool(named) and not known and all(not owners.isdisjoint(_outwards(key)) for key in named)
+        found = set(holders.vague if covers else ())
+        for key in owners:
+            found |= holders.inside.get(key, set())
+            found.update(*(holders.exactly.get(outer, ()) for outer in _outwards(key)))
+        return tuple(self.optimizers[index] for index in sorted(found))
+
+    @cached_property
+    def _named_modules(self) -> set[Key]:
+        return set(self.modules) | {key for keys in self.owned.values() for key in keys or ()}
+
+    @cached_property
+    def _holders(self) -> _Holders:
+        holders = _Holders()
+        for index, optimizer in enumerate(self.optimizers):
+            holders.inside.setdefault(("optimizer", self.low.keys[optimizer]), set()).add(index)
             mine = self.owned.get(optimizer)
             if mine is None:
-                if covers and not known:
-                    found.append(optimizer)
-            elif any(_within(a, b) or _within(b, a) for a in mine for b in owners):
-                found.append(optimizer)
-        return tuple(found)
+                holders.vague.add(index)
+            for key in mine or ():
+                holders.exactly.setdefault(key, set()).add(index)
+                for outer in _outwards(key):
+                    holders.inside.setdefault(outer, set()).add(index)
+        return holders
 
     def targets(self, target: Ref) -> tuple[Ref, ...]:
         if target not in self._targets:
@@ -664,6 +692,17 @@ class _Linker:
         backwards: list[tuple[str, range, range, bool]] = []
         steps: list[tuple[str, range, range, bool]] = []
         by_node = dict(self.drafts)
+        ways: dict[int, list[int]] = {}
+        """The nodes before each node."""
+        for source, out in enumerate(self.graph.edges):
+            for target in {edge.target for edge in out}:
+                ways.setdefault(target, []).append(source)
+        asked = {
+            (yes, no): {
+                guard.atom.subject for arm in (yes, no) for _, edge in self._entries(arm, ways) for guard in edge.guards
+            }
+            for _, yes, no in self.low.switches
+        }
         for text, yes, no in self.low.switches:
             kinds = [self._arm(arm, by_node) for arm in (yes, no)]
             for index in (0, 1):
@@ -677,15 +716,17 @@ class _Linker:
             for s_text, s_yes, s_no, s_on in steps:
                 if (b_yes, b_no) == (s_yes, s_no):
                     continue
-                shared = self._subjects(b_yes, b_no) & self._subjects(s_yes, s_no)
-                if shared or b_text == s_text:
+                if b_text == s_text or not asked[b_yes, b_no].isdisjoint(asked[s_yes, s_no]):
                     continue
                 atom = Atom(Subject("amp-switch", frozenset(("amp-switch",)), "the mixed precision switch"), Truthy())
                 for yes, no, on in ((b_yes, b_no, b_on), (s_yes, s_no, s_on)):
                     if yes.start not in related:
                         related.add(yes.start)
-                        self._guard(yes, Guard(atom, on))
-                        self._guard(no, Guard(atom, not on))
+                        for arm, holds in ((yes, on), (no, not on)):
+                            for source, edge in self._entries(arm, ways):
+                                self.graph.edges[source].remove(edge)
+                                guards = (*edge.guards, Guard(atom, holds))
+                                self.graph.connect(source, Edge(edge.target, guards, edge.doubt))
 
     def _arm(self, arm: range, by_node: dict[int, Draft]) -> set[str]:
         kinds: set[str] = set()
@@ -701,22 +742,15 @@ class _Linker:
                 kinds.add("plain_step")
         return kinds
 
-    def _entries(self, arm: range) -> list[tuple[int, Edge]]:
+    def _entries(self, arm: range, ways: Mapping[int, Sequence[int]]) -> list[tuple[int, Edge]]:
+        """The edges into an arm, with the nodes that they come from."""
         return [
             (source, edge)
-            for source, out in enumerate(self.graph.edges)
+            for source in ways.get(arm.start, ())
             if source not in arm
-            for edge in out
+            for edge in self.graph.edges[source]
             if edge.target == arm.start
         ]
-
-    def _subjects(self, *arms: range) -> set[Subject]:
-        return {guard.atom.subject for arm in arms for _, edge in self._entries(arm) for guard in edge.guards}
-
-    def _guard(self, arm: range, guard: Guard) -> None:
-        for source, edge in self._entries(arm):
-            self.graph.edges[source].remove(edge)
-            self.graph.connect(source, Edge(edge.target, (*edge.guards, guard), edge.doubt))
 
 
 def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
@@ -869,15 +903,12 @@ def _may_carry(expr: UnitExpr, carrying: set[Ref]) -> bool:
     )
 
 
-def _within(inner: Key, outer: Key) -> bool:
-    """Whether one access path lies inside another: ``net.encoder`` in ``net``."""
-    while True:
-        if inner == outer:
-            return True
-        if isinstance(inner, tuple) and inner and inner[0] == "attr":
-            inner = inner[1]
-        else:
-            return False
+def _outwards(key: Key) -> Iterator[Key]:
+    """An access path and those that it lies in: ``net.encoder`` and ``net``."""
+    yield key
+    while isinstance(key, tuple) and key and key[0] == "attr":
+        key = key[1]
+        yield key
 
 
 def _element_of(key: Key) -> int | None:
