@@ -129,7 +129,7 @@ def picture(family: Family) -> Markup:
     parts = [
         element("title", family.what, id=f"{name}-title"),
         element("desc", spoken(family), id=f"{name}-desc"),
-        element("text", family.what, x=_LEFT, y=_TOP - 10, class_="note"),
+        element("text", family.what, x=8, y=_TOP - 10, class_="note"),
         element("rect", x=_LEFT, y=_TOP, width=_RIGHT - _LEFT, height=_BOTTOM - _TOP, class_="frame"),
     ]
     for exponent in range(lowest, highest + 1):
