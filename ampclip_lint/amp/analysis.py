@@ -191,6 +191,8 @@ class FunctionAnalysis:
     followed: set[FunctionInfo] = field(default_factory=set)
     """The functions that were read as part of it."""
     too_large: bool = False
+    tells: bool = True
+    """Whether faults come with the path to them."""
     _marks: dict[int, list[tuple[Mark, Visit[State]]]] = field(default_factory=dict)
 
     @property
@@ -403,7 +405,7 @@ class FunctionAnalysis:
         return Fault(
             mark.kind,
             Confidence.POSSIBLE if visit.world.doubt else Confidence.DEFINITE,
-            trace_of(mark, visit, self.linked.graph, self.domain),
+            trace_of(mark, visit, self.linked.graph, self.domain) if self.tells else (),
             subject,
             names[mark.scaler] if mark.scaler is not None else "scaler",
         )

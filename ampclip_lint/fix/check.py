@@ -213,7 +213,8 @@ class Workspace:
             files = self.program.sources.keys() if roots is None else self._files(roots) | changed.keys()
             texts = [source.text for name, source in self.program.sources.items() if name in files]
             self.budget -= number + sum(map(len, texts)) // _TEXT_OF_ONE
-        found, incomplete = self.program.findings(changed, roots)
+        # Where fixes are only offered, nobody goes on from what is found with them.
+        found, incomplete = self.program.findings(changed, roots, told=self.budget is None)
         if self.budget is not None:
             self.budget -= incomplete * _WEIGHT_OF_INCOMPLETE
         return found

@@ -57,14 +57,14 @@ class Program:
     """What was found out about these texts, all of them, where that is not much to keep."""
 
     def findings(
-        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
+        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None, *, told: bool = True
     ) -> tuple[list[Diagnostic] | None, int]:
         """
         What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
         with the files that these came past.
 
-        All rules speak, of what is possible too. None where something crashes. The number is that of the functions that
-        were too much to be followed in full.
+        All rules speak, of what is possible too, and unless it is to be `told`, not of the paths that lead to it. None
+        where something crashes. The number is that of the functions that were too much to be followed in full.
         """
         files = set(self.sources)
         if roots is not None:
@@ -73,6 +73,7 @@ class Program:
         codes = frozenset(self.rules)
         judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=self.given, models=self.models)
         judge.roots = roots
+        judge.tells = told
         whole = texts == self.sources and (roots is None or self.reach.keys() <= set(roots))
         if self.analysis is not None and whole:
             judge.ask(self.analysis)
@@ -399,6 +400,7 @@ class _Judge:
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
         self.roots: Collection[Function] | None = None
+        self.tells = True
         self.analysis: ProgramAnalysis | None = None
         self.reach: dict[Function, frozenset[Function]] = {}
 
@@ -441,6 +443,7 @@ class _Judge:
     def ask(self, program: ProgramAnalysis) -> None:
         """Ask every rule about an analysis."""
         for function in program.functions:
+            function.tells = self.tells
             own = (function.span.filename, function.name)
             followed = {(info.module.file.name, info.qualname.replace(".<locals>", "")) for info in function.followed}
             self.reach[own] = frozenset((own, *followed))
