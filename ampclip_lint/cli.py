@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from ampclip_lint.lint.cache import Cache
     from ampclip_lint.lint.config import Settings
     from ampclip_lint.lint.run import RunResult
     from ampclip_lint.report.text import Line
@@ -95,7 +95,7 @@ class _Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what ends it from outside becomes an exit code."""
-        with _open_streams(), _terminated():
+        with _open_streams(), _terminated(), _seldom_swept():
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
@@ -121,6 +121,19 @@ def _open_streams() -> Iterator[None]:
         for name in closed:
             getattr(sys, name).close()
             setattr(sys, name, None)
+
+
+@contextmanager
+def _seldom_swept() -> Iterator[None]:
+    """Syntax trees and states are kept or freed as they are; to look for cycles among them so often finds none."""
+    import gc
+
+    usual = gc.get_threshold()
+    gc.set_threshold(50_000, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 @contextmanager
@@ -272,7 +285,6 @@ def check(
 
     from functools import partial
 
-    from ampclip_lint.lint.cache import Cache, default_folder
     from ampclip_lint.lint.run import lint_paths
     from ampclip_lint.report.formats import WITH_FIXES
 
@@ -283,7 +295,7 @@ def check(
             sys.exit(_show_files(targets, settings))
         stdin = _stdin() if "-" in targets else None
         # What is to be changed is read anew: a result that was kept can't be looked at with other texts.
-        cache = None if no_cache or fix or diff else Cache(cache_dir or default_folder())
+        cache = None if no_cache or fix or diff else _cache(cache_dir)
         tells = not WITH_FIXES.isdisjoint((output_format, *(name for name, _ in reports)))
         finish = _offer(stdin) if tells and not (fix or diff) else None
         look = partial(lint_paths, targets, settings, jobs=jobs, cache=cache, finish=finish)
@@ -311,6 +323,12 @@ def check(
     if result.missing or any(problem.internal for problem in result.problems):
         sys.exit(2)
     sys.exit(1 if result.failed and not exit_zero else 0)
+
+
+def _cache(folder: str | None) -> Cache:
+    from ampclip_lint.lint.cache import Cache, default_folder
+
+    return Cache(folder or default_folder())
 
 
 def _settings(
@@ -585,6 +603,8 @@ def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any)
 
     Exit codes: 2 wrong usage, a path that does not exist or a page that can't be written; else 0, whatever is found.
     """
+    from shutil import get_terminal_size
+
     from ampclip_lint.lint.audit import audit_paths
     from ampclip_lint.report.audit_text import render
     from ampclip_lint.report.text import write_lines
@@ -593,7 +613,7 @@ def audit(paths: tuple[str, ...], html: Path | None, color: str, **options: Any)
         settings = _settings(fail_on=None, pedantic=True, **options)
         stdin = _stdin() if "-" in paths else None
         found = audit_paths(paths or (".",), settings, stdin=stdin)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    width = get_terminal_size().columns if sys.stdout.isatty() else 100
     write_lines(render(found, width), sys.stdout, color=_colored(sys.stdout, color))
     if html is not None:
         from ampclip_lint.files import write_atomic
@@ -660,9 +680,11 @@ def _some_of(known: Sequence[str]) -> str:
 
 def _width(stream: TextIO) -> int | None:
     """The columns of a terminal; None where nobody is there to be spared long lines."""
+    if not stream.isatty():
+        return None
     from shutil import get_terminal_size
 
-    return get_terminal_size().columns if stream.isatty() else None
+    return get_terminal_size().columns
 
 
 def _colored(stream: TextIO, color: str) -> bool:

@@ -5,9 +5,9 @@ Knows nothing about gradients, syntax trees or output formats.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from enum import Enum
+
+from ampclip_lint.records import dataclass
 
 
 class Severity(str, Enum):
@@ -107,5 +107,7 @@ class Diagnostic:
     @property
     def fingerprint(self) -> str:
         """A name for the finding that survives moving the code: file, function, code and the line's text."""
+        from hashlib import sha256
+
         text = "\0".join((self.span.filename, self.span.function, self.code, " ".join(self.line_text.split())))
-        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

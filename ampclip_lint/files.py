@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,12 +17,14 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: as of writing and renaming; then the file is as it was and nothing is left beside it.
     """
+    from tempfile import mkstemp
+
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with open(target, "wb") as stream:
             stream.write(data)
         return
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    handle, name = mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)

@@ -5,10 +5,10 @@ Knows nothing about syntax trees, graphs or output formats; `ampclip_lint.amp.in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ampclip_lint.diagnostics import Span
+from ampclip_lint.records import dataclass
 
 
 @dataclass(frozen=True)

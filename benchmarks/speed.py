@@ -23,7 +23,7 @@ import tempfile
 import time
 import venv
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -287,7 +287,7 @@ def differing(folder: Path) -> Iterator[str]:
     rules = validate(RULES)
     plain = said(lint_paths([folder], settings, rules=rules, jobs=1))
     with tempfile.TemporaryDirectory() as place:
-        ways = {
+        ways: dict[str, Callable[[], RunResult]] = {
             "without the prefilter": lambda: lint_paths([folder], settings, rules=rules, prefiltered=False),
             "in four processes": lambda: lint_paths([folder], settings, rules=rules, jobs=4),
             "with an empty cache": lambda: lint_paths([folder], settings, cache=Cache(place)),

@@ -1,17 +1,27 @@
-"""Writes docs/performance.md from benchmarks/speed.json. `--check` fails if that is stale; nothing is measured here."""
+"""Writes docs/performance.md and its pictures from benchmarks/speed.json and benchmarks/growth.json.
+
+`--check` fails if one of them is stale; nothing is measured here.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = "docs/performance.md"
 for source_root in (ROOT, ROOT / "rules"):  # so that it runs in a bare checkout
     if str(source_root) not in sys.path:
         sys.path.insert(0, str(source_root))
 
 from ampclip_lint.lint.cache import FOLDER, MAX_BYTES, MAX_ENTRIES  # noqa: E402
+from ampclip_lint.report.drawing import standalone  # noqa: E402
+from ampclip_lint.report.markup import Markup, element  # noqa: E402
+from benchmarks import growth  # noqa: E402
+from benchmarks.growth import Family, Growth  # noqa: E402
 from benchmarks.speed import PEERS, RELEASES, STORE, Report, load, table  # noqa: E402
 
 INTRO = """\
@@ -24,6 +34,21 @@ Only the ratios of one group say anything; a number is a median of runs with war
 """
 TREE = """
 **The tree** is {tree}: the wheels of {releases}. **The machine:** {machine}.
+"""
+GROWTH = """
+## Growth
+
+`python benchmarks/growth.py --write` analyses generated programs, each about twice as large as the one before, in one
+process without a cache: the least processor time of three runs. The exponent is the slope of the last {fitted} points,
+both axes being logarithmic; 1 is in proportion. Measured on {machine}.
+
+"""
+PICTURES = """
+In the pictures the dashed line is what growth in proportion to the first program would be. Past a
+[budget](limitations.md#budgets) the analysis of a function ends, and AMP003 says so: hollow points. What takes it there
+is a function that leaves many questions open at once, each of them with gradients of its own; flags that are asked
+again and again are no such thing.
+
 """
 HOW = f"""
 ## How
@@ -57,25 +82,110 @@ of either kind, none of them longer than {MAX_BYTES // 1_000_000} MB. Results of
 of your own are not kept as runs.
 
 **Start.** A file that neither speaks of scaling nor imports one that does, is known to be clean before libcst, rich,
-the rules or a TOML parser are loaded.
+the rules or a TOML parser are loaded. For any other, libcst takes most of the time. What else is loaded is what the
+report asks for: the methods of a record are compiled when they are called, rule packs are found without
+`importlib.metadata`, and a fix is compared with the analysis that there is.
 """
 
 
-def page(report: Report) -> str:
+def page(report: Report, grown: Growth) -> str:
     intro = INTRO.format(peers=" and ".join(f"`{peer}`" for peer in PEERS))
     tree = TREE.format(tree=report.tree, releases=", ".join(RELEASES).replace("==", " "), machine=report.machine)
-    return "".join((intro, tree, "\n".join(table(report)), "\n", HOW))
+    rows = "\n".join(growth.table(grown))
+    pictures = "\n".join(f"![{spoken(family)}]({Path(picture_of(family)).name})" for family in grown.families)
+    grows = GROWTH.format(fitted=growth.FITTED, machine=grown.machine)
+    return "".join((intro, tree, "\n".join(table(report)), "\n", grows, rows, "\n", PICTURES, pictures, "\n", HOW))
 
 
-def main(arguments: list[str]) -> int:
-    fresh = page(load(STORE))
-    if "--check" in arguments:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-            return 0
-        print("docs/performance.md is stale; run `python docs/build_speed.py`", file=sys.stderr)
-        return 1
-    PAGE.write_text(fresh, encoding="utf-8", newline="\n")
-    return 0
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+_WIDTH, _HEIGHT = 330, 222
+_LEFT, _TOP, _RIGHT, _BOTTOM = 58, 26, 314, 174
+
+
+def picture_of(family: Family) -> str:
+    return f"docs/growth-{family.name}.svg"
+
+
+def spoken(family: Family) -> str:
+    """A picture in words."""
+    told = ", ".join(f"{growth.seconds(point.seconds)} for {point.size}" for point in family.points)
+    return f"Processor time over the number of {family.what}: {told}"
+
+
+def picture(family: Family) -> Markup:
+    """Processor time over size, both axes logarithmic, beside growth in proportion."""
+    points = family.points
+    first, last = points[0], points[-1]
+    lowest = math.floor(math.log10(min(point.seconds for point in points)))
+    highest = math.ceil(math.log10(max(point.seconds for point in points)))
+
+    def x(size: float) -> float:
+        share = math.log(size / first.size) / math.log(last.size / first.size)
+        return round(_LEFT + 8 + (_RIGHT - _LEFT - 16) * share, 1)
+
+    def y(seconds: float) -> float:
+        return round(_BOTTOM - (_BOTTOM - _TOP) * (math.log10(seconds) - lowest) / (highest - lowest), 1)
+
+    name = f"growth-{family.name}"
+    parts = [
+        element("title", family.what, id=f"{name}-title"),
+        element("desc", spoken(family), id=f"{name}-desc"),
+        element("text", family.what, x=8, y=_TOP - 10, class_="note"),
+        element("rect", x=_LEFT, y=_TOP, width=_RIGHT - _LEFT, height=_BOTTOM - _TOP, class_="frame"),
+    ]
+    for exponent in range(lowest, highest + 1):
+        at = y(10.0**exponent)
+        parts.append(element("line", x1=_LEFT, y1=at, x2=_RIGHT, y2=at, class_="rule"))
+        text = f"{10**exponent} s" if exponent >= 0 else f"{10 ** (exponent + 3):g} ms"
+        parts.append(element("text", text, x=_LEFT - 6, y=at + 4, class_="level"))
+    for point in points:
+        parts.append(element("line", x1=x(point.size), y1=_BOTTOM, x2=x(point.size), y2=_BOTTOM + 4, class_="tick"))
+        parts.append(element("text", str(point.size), x=x(point.size), y=_BOTTOM + 17, class_="along"))
+    parts.append(element("text", "how many", x=(_LEFT + _RIGHT) // 2, y=_BOTTOM + 34, class_="along"))
+    top = 10.0**highest
+    proportional = min(last.size, first.size * top / first.seconds)
+    end = y(first.seconds * proportional / first.size)
+    parts.append(element("line", x1=x(first.size), y1=y(first.seconds), x2=x(proportional), y2=end, class_="intended"))
+    places = [(x(point.size), y(point.seconds)) for point in points]
+    lines = [element("line", x1=a, y1=b, x2=c, y2=d) for (a, b), (c, d) in pairwise(places)]
+    dots = [
+        element("circle", cx=a, cy=b, r=4, class_="empty" if point.incomplete else None)
+        for point, (a, b) in zip(points, places)
+    ]
+    parts.append(element("g", lines, dots, class_="track t0"))
+    return element(
+        "svg",
+        parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        width=_WIDTH,
+        height=_HEIGHT,
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+        class_="plot",
+    )
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Every generated file by its path."""
+    grown = growth.load(growth.STORE)
+    yield PAGE, page(load(STORE), grown)
+    for family in grown.families:
+        yield picture_of(family), standalone(picture(family))
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    stale = []
+    for name, fresh in pages():
+        path = root / name
+        if "--check" not in arguments:
+            path.write_text(fresh, encoding="utf-8", newline="\n")
+        elif not path.exists() or path.read_text(encoding="utf-8") != fresh:
+            stale.append(name)
+    if stale:
+        print(f"{', '.join(stale)}: stale; run `python docs/build_speed.py`", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -592,6 +592,80 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_old_file(option: str, n
     assert left == ({".tmp"} if number == signal.SIGKILL else set())
 
 
+STRUCK = """\
+import os, signal
+struck = False
+def strike(name, before):
+    real = getattr(os, name)
+    def stand_in(*arguments):
+        global struck
+        first, struck = not struck, True
+        if not before:
+            real(*arguments)
+        if first:
+            os.kill(os.getpid(), {signal})
+            import time; time.sleep(0.1)
+        if before:
+            real(*arguments)
+    setattr(os, name, stand_in)
+strike({call!r}, {before})
+"""
+MOMENTS = [("fsync", True), ("fsync", False), ("chmod", True), ("replace", True), ("replace", False)]
+"""A system call that writing a file needs, and whether the signal comes before it or behind it."""
+ENDED = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
+
+
+@posix
+@pytest.mark.parametrize(("call", "before"), MOMENTS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_fixes_that_are_killed_leave_each_file_whole(call: str, before: bool, number: signal.Signals) -> None:
+    for name in "ab":
+        fresh(f"{name}.py", fit())
+    code, _, err = finished("check", "--fix", ".", first=STRUCK.format(signal=int(number), call=call, before=before))
+    assert code == ENDED[number]
+    assert "Traceback" not in err
+    done = (call, before) == ("replace", False)
+    assert [Path(f"{name}.py").read_text() == fit() for name in "ab"] == [not done, True]
+    left = [path.name for path in Path().iterdir() if path.suffix != ".py"]
+    assert len(left) == (number == signal.SIGKILL and not done)
+    assert all(name.startswith(".a.py.") and name.endswith(".tmp") for name in left)
+    # The next run does what is left to do.
+    assert run("check", "--fix", "--no-cache", "-q", ".").exit_code == 0
+    assert all("unscale_" in Path(f"{name}.py").read_text() for name in "ab")
+
+
+@posix
+@pytest.mark.parametrize(("call", "before"), MOMENTS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("made", [False, True])
+def test_a_cache_that_is_killed_is_a_cache(call: str, before: bool, number: signal.Signals, made: bool) -> None:
+    fresh("train.py", fit())
+    cached = ("check", "--output-format", "concise", "--cache-dir", "c", "train.py")
+    if made:  # else what marks the folder is the first to be written
+        for name in (".gitignore", "CACHEDIR.TAG"):
+            fresh(f"c/{name}", "as it is")
+    code, _, err = finished(*cached, first=STRUCK.format(signal=int(number), call=call, before=before))
+    assert code == ENDED[number]
+    assert "Traceback" not in err
+    left = list(Path("c").rglob("*.tmp"))
+    assert len(left) == (number == signal.SIGKILL and (call, before) != ("replace", False))
+    assert not Path("c/.gitignore").exists() or Path("c/.gitignore").read_text() == ("as it is" if made else "*\n")
+    for path in left:
+        os.utime(path, (0, 0))
+    (after, out, err), (again, out_again, err_again) = finished(*cached), finished(*cached)
+    assert (after, again) == (1, 1)
+    assert out == out_again and out.count("AMP101") == 1
+    assert err == err_again
+    assert not list(Path("c").rglob("*.tmp"))
+
+
+def test_what_may_still_be_written_stays_in_a_cache() -> None:
+    fresh("train.py", fit())
+    fresh("c/runs/.b.json.x.tmp", "half")
+    finished("check", "--cache-dir", "c", "train.py")
+    assert Path("c/runs/.b.json.x.tmp").exists()
+
+
 FULL = """\
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -609,6 +683,24 @@ def test_a_disk_that_is_full_leaves_the_old_file(option: str) -> None:
     assert code == 2 and "error: old: can't be written: file too large" in err
     assert Path("old").read_text() == OLD
     assert sorted(path.name for path in Path().iterdir()) == ["old", "train.py"]
+
+
+@posix
+def test_a_disk_that_is_full_leaves_what_was_to_be_fixed() -> None:
+    fresh("train.py", fit())
+    code, out, err = finished("check", "--fix", "--output-format", "concise", ".", first=FULL)
+    assert (code, out.count("AMP101")) == (1, 1)
+    assert "train.py: not fixed: file too large" in err
+    assert Path("train.py").read_text() == fit()
+    assert [path.name for path in Path().iterdir()] == ["train.py"]
+
+
+@posix
+def test_a_disk_that_is_full_costs_the_cache_and_nothing_else() -> None:
+    fresh("train.py", fit())
+    code, out, err = finished("check", "--output-format", "concise", "--cache-dir", "c", ".", first=FULL)
+    assert (code, out.count("AMP101"), err.count("error")) == (1, 1, 1)
+    assert {path.name for path in Path("c").rglob("*") if path.is_file()} <= {".gitignore"}
 
 
 @posix

@@ -465,6 +465,7 @@ NOT_RUN = {
     "python -m ampclip_lint": "run by the test of the module",
     "ruff format": "the name of a formatter",
     "python benchmarks/speed.py --write": "takes long, and downloads peers and releases",
+    "python benchmarks/growth.py --write": "takes long; the tests count the worlds of small ones",
     "python benchmarks/speed.py --equal DIR": "takes long, on a folder of one's own",
     "python docs/build_speed.py": "run with --check by test_benchmark_speed.py",
     "python rules/new_rule.py AMP107 clip-before-backward": "run in a copy by test_new_rule.py",

@@ -16,14 +16,15 @@ RULES = ROOT / "rules" / "ampclip_rules"
 
 # Layer: the layers of the package, and the libraries outside it, that it may import.
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "diagnostics": (set(), set()),
+    "diagnostics": ({"records"}, set()),
     "files": (set(), set()),
-    "loops": ({"diagnostics"}, set()),
-    "syntax": ({"diagnostics"}, {"libcst", "nbformat", "pathspec"}),
-    "flow": ({"diagnostics"}, set()),
-    "amp": ({"diagnostics", "loops", "syntax", "flow"}, {"libcst"}),
-    "lint": ({"", "diagnostics", "files", "loops", "syntax", "amp"}, {"tomli"}),
-    "fix": ({"diagnostics", "files", "syntax", "amp", "lint"}, {"libcst"}),
+    "records": (set(), set()),
+    "loops": ({"diagnostics", "records"}, set()),
+    "syntax": ({"diagnostics", "records"}, {"libcst", "nbformat", "pathspec"}),
+    "flow": ({"records"}, set()),
+    "amp": ({"diagnostics", "loops", "syntax", "flow", "records"}, {"libcst"}),
+    "lint": ({"", "diagnostics", "files", "loops", "syntax", "amp", "records"}, {"tomli"}),
+    "fix": ({"diagnostics", "files", "syntax", "amp", "lint", "records"}, {"libcst"}),
     "report": ({"", "diagnostics", "loops", "syntax", "lint"}, {"rich"}),
     "testing": ({"diagnostics", "lint"}, {"torch"}),
     "cli": ({"", "diagnostics", "files", "syntax", "amp", "lint", "fix", "report"}, {"click", "rich"}),

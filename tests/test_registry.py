@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ampclip_lint.diagnostics import Severity
+from ampclip_lint.lint import packs as installed_packs
 from ampclip_lint.lint import registry
 from ampclip_lint.lint.config import Selection, expand, selected_codes
 from ampclip_lint.lint.errors import ToolError, nearest
@@ -40,7 +41,7 @@ def module(monkeypatch: pytest.MonkeyPatch, **names: Any) -> None:
 
 
 def test_the_installed_rules_are_those_of_the_checkout() -> None:
-    installed = metadata.entry_points(group=registry.GROUP)
+    installed = metadata.entry_points(group=installed_packs.GROUP)
     if not installed:
         pytest.skip("the package is not installed")
     assert ("builtin", "ampclip_rules:RULES") in {(point.name, point.value) for point in installed}

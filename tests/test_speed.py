@@ -451,7 +451,7 @@ def loaded(*arguments: str) -> set[str]:
         import sys
         from ampclip_lint.cli import main
         from ampclip_lint.lint import quick
-        quick._rules_installed = lambda: True
+        quick.entry_points = lambda: [("builtin", "ampclip_rules:RULES")]
         try:
             main(["check", *sys.argv[1:]])
         except SystemExit as end:
@@ -496,7 +496,7 @@ def test_the_quick_look_is_in_doubt(text: str, more: dict[str, str], here: Path)
 
 
 def test_the_quick_look_says_what_the_usual_run_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ampclip_lint.lint.quick._rules_installed", lambda: True)
+    monkeypatch.setattr("ampclip_lint.lint.quick.entry_points", lambda: [("builtin", "ampclip_rules:RULES")])
     write("pyproject.toml", "")
     write("a.py", "import os\nfrom b import x\n")
     write("b.py", "x = 'ä'\n")

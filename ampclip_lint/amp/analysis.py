@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import libcst as cst
 
 from ampclip_lint.amp.builder import Draft, Place, TooLarge
 from ampclip_lint.amp.callgraph import CallGraph, every_function, handles_gradients, speaks_of_scaling
+from ampclip_lint.amp.cycles import on_cycles
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
 from ampclip_lint.amp.lower import Lowering
@@ -43,6 +44,7 @@ from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import WORLDS_APART, Exploration, Visit, solve
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import Unreadable
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
@@ -221,6 +223,8 @@ class FunctionAnalysis:
     followed: set[FunctionInfo] = field(default_factory=set)
     """The functions that were read as part of it."""
     too_large: bool = False
+    tells: bool = True
+    """Whether faults come with the path to them."""
     _marks: dict[int, list[tuple[Mark, Visit[State]]]] = field(default_factory=dict)
 
     @property
@@ -465,7 +469,7 @@ class FunctionAnalysis:
             not live
             or not updates
             or restored
-            or any(graph.on_cycle(index, without=node.index) for index in (*steps, *updates))
+            or not on_cycles(graph, without=node.index).isdisjoint((*steps, *updates))
         ):
             return False
         if graph.on_cycle(node.index):
@@ -498,7 +502,7 @@ class FunctionAnalysis:
         return Fault(
             mark.kind,
             Confidence.POSSIBLE if visit.world.doubt else Confidence.DEFINITE,
-            trace_of(mark, visit, self.linked.graph, self.domain),
+            trace_of(mark, visit, self.linked.graph, self.domain) if self.tells else (),
             subject,
             names[mark.scaler] if mark.scaler is not None else "scaler",
         )
@@ -728,7 +732,7 @@ def _makes_one_step(lowering: Lowering) -> bool:
     backwards = [index for index, name in drafts.items() if name == "backward"]
     if not backwards or not set(drafts.values()) & {"scaler_step", "plain_step"}:
         return False
-    return not any(graph.on_cycle(index) for index in backwards)
+    return on_cycles(graph).isdisjoint(backwards)
 
 
 def _this_round(path: Sequence[Visit[State]], end: int) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ampclip_lint.records import dataclass
 
 #: Constructors of gradient scalers, with the position of ``enabled`` and of ``init_scale`` among the arguments.
 SCALERS: dict[str, tuple[int, int]] = {

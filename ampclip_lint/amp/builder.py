@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,7 @@ from ampclip_lint.flow.facts import (
     symbol_subject,
 )
 from ampclip_lint.flow.graph import Edge, Graph, Guard
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
 from ampclip_lint.syntax.index import FunctionInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import libcst as cst
@@ -56,6 +56,7 @@ from ampclip_lint.amp.values import (
 )
 from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, SetConstant, Subject, Truthy
 from ampclip_lint.flow.graph import Graph
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
 
@@ -544,7 +545,10 @@ class Calls(Expressions):
 
     def _from_its_maker(self, frame: Frame, name: str) -> Value | None:
         """A root's collection of optimizers, where one function of the module alone makes such a collection."""
-        if not visits_optimizers(frame.info.node, name):
+        visited: frozenset[str] | None = frame.info.__dict__.get("_visited_optimizers")
+        if visited is None:
+            visited = frame.info.__dict__["_visited_optimizers"] = frozenset(visited_optimizers(frame.info.node))
+        if name not in visited:
             return None
         found: list[Value] = []
         for info in frame.info.module.functions.values():
@@ -704,15 +708,23 @@ class Calls(Expressions):
             return Sym(("attr", self.key_of(base), name), text=self.text(node))
         return self.enter(method, -1, base, Arguments(), self.site(("property", self.label(node), name)))
 
+    def assigned_expression(self, node: ast.Assign | ast.AnnAssign) -> cst.BaseExpression | None:
+        """What an assignment assigns, the same tree each time; None where libcst can't read it."""
+        known: dict[ast.stmt, cst.BaseExpression | None]
+        known = self.program.__dict__.setdefault("_assigned_expressions", {})
+        if node not in known:
+            assert node.value is not None
+            try:
+                known[node] = cst.parse_expression(ast.unparse(node.value))
+            except cst.ParserSyntaxError:
+                known[node] = None
+        return known[node]
+
     def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
         """The value that a statement of a module's body assigns, without its operations."""
         assert isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
-        text = ast.unparse(node.value)
-        try:
-            expression = cst.parse_expression(text)
-        except cst.ParserSyntaxError:
-            return NONE
-        return self.in_scratch(lambda: self._at_module(module, node, expression))
+        expression = self.assigned_expression(node)
+        return NONE if expression is None else self.in_scratch(lambda: self._at_module(module, node, expression))
 
     def _at_module(self, module: ModuleIndex, node: ast.stmt, expression: cst.BaseExpression) -> Value:
         path: tuple[Key, ...] = (("module", module.name),)
@@ -721,8 +733,6 @@ class Calls(Expressions):
         self.frame = Frame(number, path, module.body, self.concrete(module.body), None)
         self.frames[number] = self.frame
         self.statement, self.twin = expression, node
-        cache = self.program.__dict__.setdefault("_module_expressions", {})
-        expression = cache.setdefault(node, expression)
         try:
             return self._named(self.evaluate(expression), _target_text(node))
         finally:
@@ -1665,16 +1675,15 @@ def _makes_optimizers(info: FunctionInfo) -> bool:
     return returns and "optim" in info.words and not info.words & {"backward", "zero_grad"} and not info.is_generator
 
 
-def visits_optimizers(node: ast.AST, name: str) -> bool:
-    """Whether a function loops over a name and uses what it meets as optimizers."""
+def visited_optimizers(node: ast.AST) -> Iterator[str]:
+    """The names that a function loops over and uses what it meets as optimizers."""
     for loop in ast.walk(node):
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             over = loop.iter
             if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "values":
                 over = over.func.value
-            if isinstance(over, ast.Name) and over.id == name and uses_as_optimizers(loop):
-                return True
-    return False
+            if isinstance(over, ast.Name) and uses_as_optimizers(loop):
+                yield over.id
 
 
 def uses_as_optimizers(loop: ast.For | ast.AsyncFor) -> bool:

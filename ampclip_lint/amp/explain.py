@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, analyse_program
 from ampclip_lint.amp.faults import FaultKind
@@ -17,6 +17,7 @@ from ampclip_lint.diagnostics import Confidence, Span
 from ampclip_lint.flow.facts import Atom, Equals, Facts, Forget, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
 from ampclip_lint.flow.solver import Exploration, World, solve
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import SourceFile
 
 _WIDEST = 60

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ampclip_lint.amp.units import Ref
 from ampclip_lint.diagnostics import Confidence, TraceStep
+from ampclip_lint.records import dataclass
 
 
 class FaultKind(Enum):

@@ -12,6 +12,7 @@ import libcst as cst
 from ampclip_lint.amp import api
 from ampclip_lint.amp.analysis import FunctionAnalysis, GradScalerDomain, info_span
 from ampclip_lint.amp.builder import Place
+from ampclip_lint.amp.cycles import on_cycles
 from ampclip_lint.amp.faults import OF_STAGES, FaultKind, Mark
 from ampclip_lint.amp.link import Linked
 from ampclip_lint.amp.machine import Buffer, State
@@ -128,10 +129,11 @@ class _Inventory:
         followers = {index: [edge.target for edge in out] for index, out in enumerate(self.graph.edges)}
         behind = _reach(backwards, followers)
         stepping = _reach(steps, self.graph.predecessors(), but=backwards)
+        repeated = on_cycles(self.graph)
         found: dict[str, None] = {}
         for index, out in enumerate(self.graph.edges):
             applies = [edge for edge in out if edge.target in stepping]
-            if len(out) < 2 or not applies or index not in behind or not self.graph.on_cycle(index):
+            if len(out) < 2 or not applies or index not in behind or index not in repeated:
                 continue
             past = [edge for edge in out if edge not in applies]
             # Where every way leads to a step, one of them may be for what is left over behind the loop.

@@ -7,10 +7,10 @@ operations; those of other things called scale, step or update vanish.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from functools import partial
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import field
+from functools import cached_property, partial
 from typing import Any
 
 from ampclip_lint.amp.builder import UNBOUND, Draft
@@ -61,6 +61,7 @@ from ampclip_lint.amp.units import (
 from ampclip_lint.amp.values import Key, Sym
 from ampclip_lint.flow.facts import Atom, Facts, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
+from ampclip_lint.records import dataclass
 
 #: Ways that ask more than this are taken to be all that there are.
 MAX_ATOMS = 8
@@ -99,6 +100,15 @@ class Linked:
 def link(lowering: Lowering) -> Linked:
     """Settle objects and build the graph that the solver runs on."""
     return _Linker(lowering).link()
+
+
+@dataclass
+class _Holders:
+    """Which optimizers, by number, hold some or all of a module, and which are not known to hold anything."""
+
+    inside: dict[Key, set[int]] = field(default_factory=dict)
+    exactly: dict[Key, set[int]] = field(default_factory=dict)
+    vague: set[int] = field(default_factory=set)
 
 
 class _Linker:
@@ -223,10 +233,15 @@ class _Linker:
         """Optimizers that hold another one: an attribute of the wrapper is the optimizer inside."""
         inside: dict[Ref, Ref] = {}
         keys = {self.low.keys[optimizer]: optimizer for optimizer in optimizers}
+        holds: dict[Key, list[Ref]] = {}
+        for key, ref in keys.items():
+            if isinstance(key, tuple) and key[0] == "attr":
+                holds.setdefault(key[1], []).append(ref)
+        for owner, key in self.low.holds:
+            if key in keys:
+                holds.setdefault(owner, []).append(keys[key])
         for wrapper in optimizers:
-            mine = self.low.keys[wrapper]
-            held = [ref for key, ref in keys.items() if isinstance(key, tuple) and key[0] == "attr" and key[1] == mine]
-            held += [keys[key] for owner, key in self.low.holds if owner == mine and key in keys]
+            held = holds.get(self.low.keys[wrapper], [])
             if len(set(held)) == 1 and held[0] != wrapper:
                 inside[wrapper] = held[0]
         first: dict[frozenset[Key], Ref] = {}
@@ -248,7 +263,7 @@ class _Linker:
         vague = [optimizer for optimizer in self.optimizers if owned[optimizer] is None]
         if len(self.optimizers) < 2 or not vague:
             return owned
-        modules = self._modules()
+        modules = self.modules
         taken: set[Key] = set()
         for optimizer in vague:
             index = _element_of(self.low.keys[optimizer])
@@ -277,7 +292,8 @@ class _Linker:
             owned[optimizer] = frozenset((key,))
         return owned
 
-    def _modules(self) -> list[Key]:
+    @cached_property
+    def modules(self) -> list[Key]:
         """Everything whose parameters somebody names."""
         found: dict[Key, None] = {}
         for _, draft in self.drafts:
@@ -289,7 +305,7 @@ class _Linker:
                 found[self.low.keys[draft.args[0]]] = None
         for key in self.low.module_evidence:
             found.setdefault(key, None)
-        return [key for key in found if not any(_within(key, other) and key != other for other in found)]
+        return [key for key in found if not any(outer in found for outer in _outwards(key) if outer != key)]
 
     def _by_stem(self, optimizers: list[Ref], modules: list[Key]) -> dict[Ref, Key]:
         """Pairs of an optimizer and a module whose names share a stem, where that is one to one."""
@@ -301,7 +317,8 @@ class _Linker:
             for optimizer in optimizers
         }
         pairs = {optimizer: keys[0] for optimizer, keys in fitting.items() if len(keys) == 1}
-        return {o: key for o, key in pairs.items() if list(pairs.values()).count(key) == 1}
+        taken = Counter(pairs.values())
+        return {o: key for o, key in pairs.items() if taken[key] == 1}
 
     def _name(self, optimizer: Ref) -> str:
         """The name that the program gave an optimizer, rather than a loop's name for whichever it is at."""
@@ -352,20 +369,31 @@ class _Linker:
             return (self.optimizers[0],)
         if owners is None:
             return ()
-        found: list[Ref] = []
-        modules = set(self._modules()) | {key for keys in self.owned.values() for key in keys or ()}
-        covers = bool(modules) and all(any(_within(m, key) for key in owners) for m in modules)
-        for optimizer in self.optimizers:
-            if ("optimizer", self.low.keys[optimizer]) in owners:
-                found.append(optimizer)
-                continue
+        named, holders = self._named_modules, self._holders
+        covers = bool(named) and not known and all(not owners.isdisjoint(_outwards(key)) for key in named)
+        found = set(holders.vague if covers else ())
+        for key in owners:
+            found |= holders.inside.get(key, set())
+            found.update(*(holders.exactly.get(outer, ()) for outer in _outwards(key)))
+        return tuple(self.optimizers[index] for index in sorted(found))
+
+    @cached_property
+    def _named_modules(self) -> set[Key]:
+        return set(self.modules) | {key for keys in self.owned.values() for key in keys or ()}
+
+    @cached_property
+    def _holders(self) -> _Holders:
+        holders = _Holders()
+        for index, optimizer in enumerate(self.optimizers):
+            holders.inside.setdefault(("optimizer", self.low.keys[optimizer]), set()).add(index)
             mine = self.owned.get(optimizer)
             if mine is None:
-                if covers and not known:
-                    found.append(optimizer)
-            elif any(_within(a, b) or _within(b, a) for a in mine for b in owners):
-                found.append(optimizer)
-        return tuple(found)
+                holders.vague.add(index)
+            for key in mine or ():
+                holders.exactly.setdefault(key, set()).add(index)
+                for outer in _outwards(key):
+                    holders.inside.setdefault(outer, set()).add(index)
+        return holders
 
     def targets(self, target: Ref) -> tuple[Ref, ...]:
         if target not in self._targets:
@@ -377,7 +405,7 @@ class _Linker:
         if owners is None or len(self.optimizers) < 2:
             return ()
         owned = {optimizer: self.owned.get(optimizer) for optimizer in self.optimizers}
-        return tuple(o for o, mine in owned.items() if mine and all(any(_within(m, k) for k in owners) for m in mine))
+        return tuple(o for o, mine in owned.items() if mine and all(not owners.isdisjoint(_outwards(m)) for m in mine))
 
     # -- operations -------------------------------------------------------------------------------------------------
 
@@ -558,9 +586,7 @@ class _Linker:
         that came about may hold any.
         """
         modules = self.low.module_evidence
-        return all(
-            _is_named(key) or any(_within(key, module) for module in modules) for key in self.owned.get(optimizer) or ()
-        )
+        return all(_is_named(key) or not modules.isdisjoint(_outwards(key)) for key in self.owned.get(optimizer) or ())
 
     def _only_backward(self) -> bool:
         """Whether one backward must have made all gradients of the function: a scaled one, with at most a plain one
@@ -703,6 +729,17 @@ class _Linker:
         backwards: list[tuple[str, range, range, bool]] = []
         steps: list[tuple[str, range, range, bool]] = []
         by_node = dict(self.drafts)
+        ways: dict[int, list[int]] = {}
+        """The nodes before each node."""
+        for source, out in enumerate(self.graph.edges):
+            for target in {edge.target for edge in out}:
+                ways.setdefault(target, []).append(source)
+        asked = {
+            (yes, no): {
+                guard.atom.subject for arm in (yes, no) for _, edge in self._entries(arm, ways) for guard in edge.guards
+            }
+            for _, yes, no in self.low.switches
+        }
         for text, yes, no in self.low.switches:
             kinds = [self._arm(arm, by_node) for arm in (yes, no)]
             for index in (0, 1):
@@ -716,15 +753,17 @@ class _Linker:
             for s_text, s_yes, s_no, s_on in steps:
                 if (b_yes, b_no) == (s_yes, s_no):
                     continue
-                shared = self._subjects(b_yes, b_no) & self._subjects(s_yes, s_no)
-                if shared or b_text == s_text:
+                if b_text == s_text or not asked[b_yes, b_no].isdisjoint(asked[s_yes, s_no]):
                     continue
                 atom = Atom(Subject("amp-switch", frozenset(("amp-switch",)), "the mixed precision switch"), Truthy())
                 for yes, no, on in ((b_yes, b_no, b_on), (s_yes, s_no, s_on)):
                     if yes.start not in related:
                         related.add(yes.start)
-                        self._guard(yes, Guard(atom, on))
-                        self._guard(no, Guard(atom, not on))
+                        for arm, holds in ((yes, on), (no, not on)):
+                            for source, edge in self._entries(arm, ways):
+                                self.graph.edges[source].remove(edge)
+                                guards = (*edge.guards, Guard(atom, holds))
+                                self.graph.connect(source, Edge(edge.target, guards, edge.doubt))
 
     def _arm(self, arm: range, by_node: dict[int, Draft]) -> set[str]:
         kinds: set[str] = set()
@@ -740,22 +779,15 @@ class _Linker:
                 kinds.add("plain_step")
         return kinds
 
-    def _entries(self, arm: range) -> list[tuple[int, Edge]]:
+    def _entries(self, arm: range, ways: Mapping[int, Sequence[int]]) -> list[tuple[int, Edge]]:
+        """The edges into an arm, with the nodes that they come from."""
         return [
             (source, edge)
-            for source, out in enumerate(self.graph.edges)
+            for source in ways.get(arm.start, ())
             if source not in arm
-            for edge in out
+            for edge in self.graph.edges[source]
             if edge.target == arm.start
         ]
-
-    def _subjects(self, *arms: range) -> set[Subject]:
-        return {guard.atom.subject for arm in arms for _, edge in self._entries(arm) for guard in edge.guards}
-
-    def _guard(self, arm: range, guard: Guard) -> None:
-        for source, edge in self._entries(arm):
-            self.graph.edges[source].remove(edge)
-            self.graph.connect(source, Edge(edge.target, (*edge.guards, guard), edge.doubt))
 
 
 def _reduce(graph: Graph, flags: set[Subject]) -> Graph:
@@ -1059,15 +1091,12 @@ def _may_carry(expr: UnitExpr, carrying: set[Ref]) -> bool:
     )
 
 
-def _within(inner: Key, outer: Key) -> bool:
-    """Whether one access path lies inside another: ``net.encoder`` in ``net``."""
-    while True:
-        if inner == outer:
-            return True
-        if isinstance(inner, tuple) and inner and inner[0] == "attr":
-            inner = inner[1]
-        else:
-            return False
+def _outwards(key: Key) -> Iterator[Key]:
+    """An access path and those that it lies in: ``net.encoder`` and ``net``."""
+    yield key
+    while isinstance(key, tuple) and key and key[0] == "attr":
+        key = key[1]
+        yield key
 
 
 def _is_named(key: Key) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
@@ -38,6 +37,7 @@ from ampclip_lint.amp.values import (
 )
 from ampclip_lint.flow.facts import Atom, Equals, Learn, SetConstant, Shift, Truthy
 from ampclip_lint.flow.graph import Edge
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.index import FunctionInfo, targets_of
 
 #: Loops over a known collection are unrolled up to this many elements.
@@ -1117,17 +1117,17 @@ class Lowering(Calls):
             return None
         method, node = makers[0]
         assert isinstance(node, ast.Assign)
+        expression = self.assigned_expression(node)
+        if expression is None:
+            return None
 
         def walk() -> Value:
-            expression = cst.parse_expression(ast.unparse(node.value))
             path: tuple[Key, ...] = (("made", method.qualname, name),)
             number = self.frame_ids.setdefault(path, len(self.frame_ids))
             saved = (self.frame, self.statement, self.twin, self.place)
             self.frame = Frame(number, path, method, self.concrete(method), None, None, None, instance)
             self.frames[number] = self.frame
             self.statement, self.twin = expression, node
-            cache = self.program.__dict__.setdefault("_module_expressions", {})
-            expression = cache.setdefault(node, expression)
             try:
                 if method.self_name is not None:
                     self.flow.env[("v", number, method.self_name)] = instance
@@ -1137,7 +1137,7 @@ class Lowering(Calls):
 
         try:
             value = self.in_scratch(walk)
-        except (cst.ParserSyntaxError, RecursionError):
+        except RecursionError:
             return None
         return next((option for option in options_of(value) if isinstance(option, Obj) and option.cls is None), None)
 

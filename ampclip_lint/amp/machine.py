@@ -8,7 +8,7 @@ torch's text. tests/test_machine_torch.py compares it with torch on every word o
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -65,6 +65,7 @@ from ampclip_lint.amp.units import (
     scale_of,
     union,
 )
+from ampclip_lint.records import dataclass
 
 ALREADY_UNSCALED = "unscale_() has already been called on this optimizer since the last update()."
 UNSCALE_AFTER_STEP = "unscale_() is being called after step()."
@@ -100,17 +101,21 @@ class Table(Mapping[K, V], Generic[K, V]):
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset(self._items.items()))
-        return self._hash
+            self._hash = sum(map(hash, self._items.items()))
+        return hash(self._hash)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self._items == other._items
 
     def put(self, key: K, value: V) -> Table[K, V]:
         """The table with one entry changed."""
-        if self._items.get(key) == value and key in self._items:
+        before = self._items.get(key)
+        if before == value and key in self._items:
             return self
-        return Table({**self._items, key: value})
+        changed = Table({**self._items, key: value})
+        if self._hash is not None:  # What is left of the sum is as it was.
+            changed._hash = self._hash + hash((key, value)) - (hash((key, before)) if key in self._items else 0)
+        return changed
 
 
 class Stage(Enum):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.index import ModuleIndex, top_level_names
 from ampclip_lint.syntax.source import SourceFile
 

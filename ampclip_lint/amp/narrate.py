@@ -443,18 +443,14 @@ class _Story:
     def tell(self, visit: Visit[State]) -> tuple[TraceStep, ...]:
         path = visit.path()
         seen: set[int] = set()
-        self._asked = {
-            guard.atom.subject
-            for here, then in itertools.pairwise(path)
-            if (edge := taken(self.graph.edges[here.node], here, then)) is not None
-            for guard in edge.guards
-        }
-        for here, then in itertools.pairwise(path):
+        ways = [taken(self.graph.edges[here.node], here, then) for here, then in itertools.pairwise(path)]
+        self._asked = {guard.atom.subject for edge in ways if edge is not None for guard in edge.guards}
+        for (here, then), edge in zip(itertools.pairwise(path), ways):
             self._count(here.node, seen)
             if self._starts_anew(here):
                 self.steps.clear()
             self._operation(here, then.world.state)
-            self._way(here, then)
+            self._way(here, edge)
         self._count(visit.node, seen)
         self._last(visit)
         return tuple(self.steps[-MAX_STEPS:])
@@ -512,10 +508,9 @@ class _Story:
             return None
         return self.names.units(buffer.units or buffer.maybe)
 
-    def _way(self, here: Visit[State], then: Visit[State]) -> None:
+    def _way(self, here: Visit[State], edge: Edge | None) -> None:
         """The guards of the edge that the path takes, as far as they are news."""
         node = self.graph.nodes[here.node]
-        edge = taken(self.graph.edges[here.node], here, then)
         if edge is None or node.place is None:
             return
         if edge.doubt in _DOUBTS and not here.world.doubt:
@@ -532,7 +527,8 @@ class _Story:
 
     def _matters(self, edge: Edge, edges: Iterable[Edge]) -> bool:
         """Whether another way out than `edge` would have led to something else that counts."""
-        return any(self._next(other.target) != self._next(edge.target) for other in edges)
+        others = {other.target for other in edges} - {edge.target}
+        return any(self._next(other) != self._next(edge.target) for other in others)
 
     def _next(self, node: int) -> frozenset[int]:
         """The nodes that count which come first from `node` on."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Union, get_args
 
 from ampclip_lint.amp.units import PLAIN, Ref, UnitExpr
 from ampclip_lint.flow.facts import Subject
+from ampclip_lint.records import dataclass
 
 
 class ClipKind(Enum):

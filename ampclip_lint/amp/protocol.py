@@ -8,7 +8,7 @@ path. Rules never see this code: they ask `FunctionAnalysis` for the faults at a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ampclip_lint.amp.faults import FaultKind, Mark
 from ampclip_lint.amp.machine import (
@@ -57,6 +57,7 @@ from ampclip_lint.amp.units import (
     Units,
     scale_of,
 )
+from ampclip_lint.records import dataclass
 
 _IDLE = frozenset({FaultKind.CLIP_AFTER_STEP, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.CLIP_EACH})
 

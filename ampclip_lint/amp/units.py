@@ -11,9 +11,10 @@ one: the product is *mixed*, and mixed stays mixed. So the domain is finite by c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Union
+
+from ampclip_lint.records import dataclass
 
 #: Beyond this power a unit is reported as mixed: no program that means it scales four times.
 MAX_POWER = 4

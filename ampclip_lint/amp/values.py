@@ -7,12 +7,13 @@ facts about it are void when that place is reached again.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Union
 
 from ampclip_lint.amp.units import UnitExpr
 from ampclip_lint.flow.facts import Atom
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo
 
 Key = Hashable

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ampclip_lint.amp.faults import FaultKind
 from ampclip_lint.loops import Curve
+from ampclip_lint.records import dataclass
 
 Vector = tuple[float, ...]
 

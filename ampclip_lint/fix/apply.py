@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit, Position, Span
 from ampclip_lint.files import write_atomic
 from ampclip_lint.fix.check import Accepted, Key, Workspace, key_of
 from ampclip_lint.lint.run import RunResult
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import FileProblem, SourceFile
 
 #: A finding that can't be fixed now may be once others are; more rounds than this were never needed.
@@ -159,10 +159,12 @@ def _place(span: Span, position: Position, edits: Sequence[Edit]) -> Position:
 
 def diff(fixed: Fixed, sources: Mapping[str, SourceFile]) -> Iterator[str]:
     """What changes, as a unified diff: lines without their line feed; a carriage return belongs to them."""
+    from difflib import unified_diff
+
     for name in sorted(fixed.after):
         encoding = sources[name].encoding
         old, new = (_lines(data.decode(encoding)) for data in (fixed.before[name], fixed.after[name]))
-        for line in difflib.unified_diff(old, new, name, name):
+        for line in unified_diff(old, new, name, name):
             yield line.rstrip("\n")
             if not line.endswith("\n"):
                 yield "\\ No newline at end of file"

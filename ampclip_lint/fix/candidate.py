@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ampclip_lint.diagnostics import Applicability, Diagnostic, Edit, Position, Span
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import SourceFile
 
 #: What stands between a code and the next one, or the one before, in one list.

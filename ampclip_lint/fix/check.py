@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ampclip_lint.diagnostics import Applicability, Confidence, Diagnostic, Edit
 from ampclip_lint.fix.candidate import Candidate, without_suppression
 from ampclip_lint.fix.document import NotEditable, edited
 from ampclip_lint.lint.run import Function, Program
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.notebook import read_source
 from ampclip_lint.syntax.source import FileProblem, SourceFile, read_bytes
@@ -103,7 +104,7 @@ class Workspace:
             sources[name] = source
             self.data[name] = data
             self._trees.pop(name, None)
-        self.program = replace(self.program, sources=sources)
+        self.program = replace(self.program, sources=sources, analysis=None)
         self._known.clear()
 
     def bytes_of(self, name: str) -> bytes | None:
@@ -212,7 +213,8 @@ class Workspace:
             files = self.program.sources.keys() if roots is None else self._files(roots) | changed.keys()
             texts = [source.text for name, source in self.program.sources.items() if name in files]
             self.budget -= number + sum(map(len, texts)) // _TEXT_OF_ONE
-        found, worlds = self.program.findings(changed, roots)
+        # Where fixes are only offered, nobody goes on from what is found with them.
+        found, worlds = self.program.findings(changed, roots, told=self.budget is None)
         if self.budget is not None:
             self.budget -= worlds // _WORLDS_OF_ONE
         return found

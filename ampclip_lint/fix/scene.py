@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import libcst as cst
@@ -15,6 +14,7 @@ import libcst as cst
 from ampclip_lint.diagnostics import Diagnostic
 from ampclip_lint.fix.candidate import place_of
 from ampclip_lint.fix.tree import PURE, Block, Call, Statement, Tree
+from ampclip_lint.records import dataclass
 
 _QUOTED = re.compile(r"`([^`]+)`")
 _ROOT = re.compile(r"[A-Za-z_]\w*")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import field
 from functools import cached_property, lru_cache
 
 import libcst as cst
@@ -17,6 +18,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ampclip_lint.diagnostics import Edit, Position, Span
 from ampclip_lint.fix.candidate import without_rows
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import Unreadable, check_size
 from ampclip_lint.syntax.functions import MODULE
 from ampclip_lint.syntax.source import SourceFile
@@ -42,13 +44,21 @@ class Statement:
     """A simple statement, or a compound one with its blocks."""
 
     node: cst.CSTNode
-    start: Position
-    end: Position
     block: Block
     shares_line: bool
     """Whether it stands beside others, or behind a colon."""
     tree: Tree
+    chunk: _Chunk
     blocks: list[Block] = field(default_factory=list)
+
+    @cached_property
+    def start(self) -> Position:
+        return self.chunk.place(self.node)[0]
+
+    @cached_property
+    def end(self) -> Position:
+        last = [inner.statements[-1].end for inner in self.blocks if inner.statements]
+        return max(last) if last else self.chunk.place(self.node)[1]
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -85,13 +95,19 @@ class Call:
 
     node: cst.Call
     statement: Statement
-    start: Position
-    end: Position
     name: str
     receiver: str
     args: tuple[str, ...]
     guards: tuple[str, ...] = ()
     """The conditions of the conditional expressions around it."""
+
+    @cached_property
+    def start(self) -> Position:
+        return self.statement.chunk.place(self.node)[0]
+
+    @cached_property
+    def end(self) -> Position:
+        return self.statement.chunk.place(self.node)[1]
 
     @property
     def is_statement(self) -> bool:
@@ -113,10 +129,9 @@ class Tree:
         seen: Counter[str] = Counter()
         for first, last in _top_level(source.text):
             text = "\n".join([*self.lines[first - 1 : last], ""])
-            chunk = _Chunk(first - 1, *_parsed(text, seen[text]))
+            self._chunks.append(_Chunk(first, last, _Parsed.of(text, seen[text])))
             seen[text] += 1
-            self._chunks.append(chunk)
-            self._fill(self.body, chunk.module.body)
+            self._fill(self.body, self._chunks[-1].parsed.module.body)
 
     # -- building ---------------------------------------------------------------------------------------------------
 
@@ -131,10 +146,10 @@ class Tree:
                 self._compound(block, node)
 
     def _add(self, block: Block, node: cst.CSTNode, *, shares_line: bool) -> Statement:
-        start, end = self.place(node)
-        statement = Statement(node, start, end, block, shares_line, self)
-        block.statements.append(statement)
-        self.statements.append(statement)
+        chunk = self._chunks[-1]
+        statement = Statement(node, block, shares_line, self, chunk)
+        for those in (block.statements, self.statements, chunk.statements):
+            those.append(statement)
         return statement
 
     def _compound(self, block: Block, node: cst.CSTNode) -> None:
@@ -157,9 +172,6 @@ class Tree:
         if len(arms) == 2 and denied is not None:
             arms[0].other, arms[1].other = arms[1], arms[0]
         statement.blocks += arms
-        last = [inner.statements[-1] for inner in statement.blocks if inner.statements]
-        if last:
-            statement.end = max(inner.end for inner in last)
 
     def _suite(self, owner: Statement, body: cst.BaseSuite, guard: str | None) -> Block:
         block = Block(owner, guard, inline=isinstance(body, cst.SimpleStatementSuite))
@@ -183,18 +195,15 @@ class Tree:
             else:
                 name, receiver = node.func.value, ""
             args = tuple(self.code(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for arg in node.args)
-            yield Call(node, statement, *self.place(node), name, receiver, args, guards)
+            yield Call(node, statement, name, receiver, args, guards)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def place(self, node: cst.CSTNode) -> tuple[Position, Position]:
         """From where to where a node reaches."""
-        for chunk in reversed(self._chunks):
-            found = chunk.positions.get(node)
-            if found is not None:
-                start, end = found.start, found.end
-                rows = chunk.rows_before
-                return Position(start.line + rows, start.column + 1), Position(end.line + rows, end.column + 1)
+        for chunk in sorted(self._chunks, key=lambda chunk: not chunk.parsed.is_placed):
+            if node in chunk.parsed.positions:
+                return chunk.place(node)
         raise KeyError(node)
 
     def code(self, node: cst.CSTNode) -> str:
@@ -211,7 +220,7 @@ class Tree:
     def at(self, start: Position) -> Statement | None:
         """The innermost statement that a place lies in."""
         found = None
-        for statement in self.statements:
+        for statement in self._around(start.row):
             if statement.start <= start < statement.end or statement.start == start:
                 found = statement
         return found
@@ -226,11 +235,15 @@ class Tree:
     def function_at(self, row: int) -> str:
         """The qualified name of the function that a row belongs to, that of the module where it is none."""
         names: list[str] = []
-        for statement in self.statements:
+        for statement in self._around(row):
             if isinstance(statement.node, (cst.FunctionDef, cst.ClassDef)):
                 if statement.start.row <= row <= statement.end.row:
                     names.append(statement.node.name.value)
         return ".".join(names) or MODULE
+
+    def _around(self, row: int) -> Iterator[Statement]:
+        """The statements that may reach to a row."""
+        return (found for chunk in self._chunks if chunk.first <= row <= chunk.last for found in chunk.statements)
 
     def within(self, function: Statement | None) -> list[Statement]:
         """The statements of a function (of the module, for None), those of functions in it left out."""
@@ -269,7 +282,7 @@ class Tree:
     @property
     def step(self) -> str:
         """One level of indentation."""
-        indented = (chunk.module.default_indent for chunk in self._chunks if chunk.module.body)
+        indented = (chunk.parsed.module.default_indent for chunk in self._chunks if chunk.parsed.module.body)
         return next((indent for indent in indented if indent != _NOTHING.default_indent), _NOTHING.default_indent)
 
     def replace(self, statement: Statement, code: Sequence[str]) -> Edit | None:
@@ -335,23 +348,52 @@ class Tree:
 _NOTHING = cst.Module([])
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Chunk:
-    """A statement of the module, parsed for itself."""
+    """A statement of the module, parsed for itself, and its rows."""
 
-    rows_before: int
-    module: cst.Module
-    positions: Mapping[cst.CSTNode, CodeRange]
+    first: int
+    last: int
+    parsed: _Parsed
+    statements: list[Statement] = field(default_factory=list)
+
+    def place(self, node: cst.CSTNode) -> tuple[Position, Position]:
+        """From where to where one of its nodes reaches."""
+        found, before = self.parsed.positions[node], self.first - 1
+        start, end = found.start, found.end
+        return Position(start.line + before, start.column + 1), Position(end.line + before, end.column + 1)
 
 
-@lru_cache(maxsize=512)
-def _parsed(text: str, _occurrence: int) -> tuple[cst.Module, Mapping[cst.CSTNode, CodeRange]]:
-    # Positions cost as much as the analysis: one fix leaves all other functions of a file as they are. What stands in a
-    # file twice is parsed twice, since a node has one place.
-    check_size(ast.parse(text).body)
+class _Parsed:
+    """A text as a tree, with places in it that are looked for when somebody asks."""
+
+    def __init__(self, text: str) -> None:
+        check_size(ast.parse(text).body)
+        with _readable():
+            self.module = cst.parse_module(text)
+
+    @staticmethod
+    @lru_cache(maxsize=512)
+    def of(text: str, _occurrence: int) -> _Parsed:
+        # One fix leaves all other functions of a file as they are. What stands in a file twice is parsed twice, since a
+        # node has one place.
+        return _Parsed(text)
+
+    @cached_property
+    def positions(self) -> Mapping[cst.CSTNode, CodeRange]:
+        # They cost as much as the analysis.
+        with _readable():
+            return MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
+
+    @property
+    def is_placed(self) -> bool:
+        return "positions" in self.__dict__
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
     try:
-        module = cst.parse_module(text)
-        return module, MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+        yield
     except (cst.ParserSyntaxError, RecursionError, KeyError) as error:  # KeyError: what libcst makes of too deep ones
         raise Unreadable(f"libcst can't take it: {type(error).__name__}") from None
 

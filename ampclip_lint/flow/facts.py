@@ -11,10 +11,12 @@ facts are shifted, so the first, a middle and the last iteration of a window sta
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, reduce
 from operator import xor
 from typing import Any, Union
+
+from ampclip_lint.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ampclip_lint.flow.facts import Atom
+from ampclip_lint.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from ampclip_lint.flow.facts import (
     apply_fact_op,
 )
 from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
+from ampclip_lint.records import dataclass
 
 S = TypeVar("S", bound=Hashable)
 

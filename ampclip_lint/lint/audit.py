@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from os import PathLike
 from pathlib import PurePosixPath
@@ -18,6 +18,7 @@ from ampclip_lint.lint.config import Settings
 from ampclip_lint.lint.rule import Rule
 from ampclip_lint.lint.run import RunResult, lint_paths
 from ampclip_lint.loops import Curve, Doubt, History, Loop
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import FileProblem, SourceFile
 
 if TYPE_CHECKING:

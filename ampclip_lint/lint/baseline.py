@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic
 from ampclip_lint.lint.errors import ToolError
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import display_name
 
 VERSION = 1

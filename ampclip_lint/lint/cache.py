@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -25,6 +26,8 @@ MAX_BYTES = 16_000_000
 #: What changed less than so many seconds before a run may change again without getting another time: where times are
 #: kept to the tick of a clock, and where they are kept to the second or two.
 SETTLED, SETTLED_COARSE = 0.05, 2.0
+#: A file that is still being written after so many seconds was left by a run that was killed.
+ABANDONED = 60.0
 _MARKERS = ("ampclip-lint.toml", "pyproject.toml", ".git")
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of ampclip-lint and may be deleted.\n"
 
@@ -49,6 +52,7 @@ class Cache:
 
     def unchanged(self, asked: object) -> dict[str, Any] | None:
         """The result of the same question, if every file and folder that decided it is as it was."""
+        self._sweep()
         entry = self._load("runs", _key(asked))
         if entry is None:
             return None
@@ -105,6 +109,15 @@ class Cache:
             write_atomic(os.path.join(folder, f"{key}.json"), _digest(text).encode() + b"\n" + text)
             self._prune(folder)
 
+    def _sweep(self) -> None:
+        """Remove what runs that were killed have left. One that only was slow loses the entry that it writes."""
+        for folder in (self.folder, *(os.path.join(self.folder, kind) for kind in ("runs", "results"))):
+            with suppress(OSError), os.scandir(folder) as listing:
+                for entry in listing:
+                    if entry.name.endswith(".tmp") and entry.stat().st_mtime < time.time() - ABANDONED:
+                        with suppress(OSError):
+                            os.unlink(entry.path)
+
     def _prune(self, folder: str) -> None:
         with os.scandir(folder) as listing:
             ages = sorted(((entry.stat().st_mtime_ns, entry.path) for entry in listing), reverse=True)
@@ -119,8 +132,9 @@ class Cache:
             for name, text in ((".gitignore", b"*\n"), ("CACHEDIR.TAG", _TAG)):
                 path = os.path.join(self.folder, name)
                 if not os.path.exists(path):
-                    with open(path, "wb") as stream:
-                        stream.write(text)
+                    from ampclip_lint.files import write_atomic
+
+                    write_atomic(path, text)
         except OSError:
             return False
         return True

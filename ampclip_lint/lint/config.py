@@ -6,7 +6,7 @@ import ast
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ampclip_lint.diagnostics import Severity
 from ampclip_lint.lint.errors import ToolError, nearest
 from ampclip_lint.lint.rule import Rule
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.discover import DEFAULT_EXCLUDES, Excludes, gitignore_spec
 from ampclip_lint.syntax.source import FileProblem, decode, display_name, read_bytes
 
@@ -310,6 +311,8 @@ def read_folder(folder: Path, rules: Mapping[str, Rule]) -> Config | None:
         return read_config(own, rules)
     project = folder / "pyproject.toml"
     if project.is_file():
+        if not _names_this(project):
+            return None
         table = _load(project).get("tool", {})
         if isinstance(table, dict) and TABLE in table:
             return parse_config(project, table[TABLE], rules)
@@ -326,6 +329,14 @@ def read_config(path: Path, rules: Mapping[str, Rule]) -> Config:
     if isinstance(tool, dict) and TABLE in tool:
         return parse_config(path, tool[TABLE], rules)
     return parse_config(path, {} if path.name == "pyproject.toml" else data, rules)
+
+
+def _names_this(path: Path) -> bool:
+    """Whether a file that others configure in speaks of this tool at all; whether it is right is theirs to say else."""
+    try:
+        return b"ampclip" in path.read_bytes().lower()
+    except OSError:
+        return True  # which is to be told
 
 
 def _load(path: Path) -> dict[str, Any]:

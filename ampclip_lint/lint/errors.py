@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -12,7 +11,9 @@ class ToolError(Exception):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean `x`?`` for the known word nearest to `word` (or to the end of a dotted one), else nothing."""
+    from difflib import get_close_matches
+
     known = list(known)
     meant = {item.rpartition(".")[2].casefold(): item for item in known} | {item.casefold(): item for item in known}
-    close = difflib.get_close_matches(word.casefold(), meant, n=1, cutoff=0.65)
+    close = get_close_matches(word.casefold(), meant, n=1, cutoff=0.65)
     return f"; did you mean `{meant[close[0]]}`?" if close else ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from ampclip_lint.amp.models import names_of
 from ampclip_lint.lint.config import Configs
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.discover import Discovery, discover
 from ampclip_lint.syntax.neighbours import follow
 from ampclip_lint.syntax.notebook import is_notebook, read_source

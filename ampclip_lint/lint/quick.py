@@ -7,16 +7,15 @@ decides; what that would say without doubt, this says sooner.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ampclip_lint.lint.packs import entry_points
 from ampclip_lint.syntax.neighbours import follow
 from ampclip_lint.syntax.prefilter import is_seed
 from ampclip_lint.syntax.reading import Found, display_name
 from ampclip_lint.syntax.scan import look
 
-GROUP = "ampclip_lint.rules"
 _WORD = b"ampclip-lint"
 _MOST_FILES = 32
 
@@ -40,7 +39,7 @@ def nothing_to_find(paths: Sequence[str]) -> int | None:
     followed = follow([(Path(path), imports_of(import_lines(data))) for path, data in origins], known)
     if followed.problems or any(is_seed(data) for _, data in followed.files):
         return None
-    return len(known) if _rules_installed() else None
+    return len(known) if entry_points() else None  # without any rules, a linter must say so
 
 
 def _may_suppress(data: bytes) -> bool:
@@ -65,21 +64,3 @@ def _configured(folder: str) -> bool:
         if parent == folder:
             return False
         folder = parent
-
-
-def _rules_installed() -> bool:
-    """Whether there surely are rules: a linter without any must say so. `importlib.metadata` takes longer to load."""
-    for place in sys.path:
-        try:
-            names = os.listdir(place or ".")
-        except OSError:
-            continue
-        for name in names:
-            if name.endswith((".dist-info", ".egg-info")):
-                try:
-                    with open(os.path.join(place, name, "entry_points.txt"), "rb") as stream:
-                        if f"[{GROUP}]".encode() in stream.read():
-                            return True
-                except OSError:
-                    continue
-    return False

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from ampclip_lint.lint.errors import ToolError
+from ampclip_lint.lint.packs import entry_points as entry_points
 from ampclip_lint.lint.rule import REQUIRED_SECTIONS, SECTIONS, Rule
 
-GROUP = "ampclip_lint.rules"
 _CODE = re.compile(r"[A-Z]+[0-9]{3}")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -30,13 +30,6 @@ def load_rules() -> Mapping[str, Rule]:
     if not rules:
         raise RegistryError("no rules are installed: the package is not; run `pip install -e .` in its repository")
     return validate(rules)
-
-
-def entry_points() -> list[tuple[str, str]]:
-    """Name and value of every installed rule pack, sorted."""
-    from importlib.metadata import entry_points as installed
-
-    return sorted({(point.name, point.value) for point in installed(group=GROUP)})
 
 
 def _load_pack(origin: str, value: str) -> tuple[Rule, ...]:

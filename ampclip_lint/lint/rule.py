@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ampclip_lint.diagnostics import Confidence, Severity, Span, TraceStep
+from ampclip_lint.records import dataclass
 
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import FunctionAnalysis, ProgramAnalysis, Site
@@ -75,8 +75,8 @@ class Rule:
 
     def section(self, heading: str) -> str:
         """The body of one section of the documentation; empty where there is none."""
-        match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", self.doc, re.MULTILINE | re.DOTALL)
-        return match[1].strip() if match else ""
+        _, _, rest = f"\n{self.doc}".partition(f"\n## {heading}\n")
+        return f"\n{rest}".partition("\n## ")[0].strip()
 
     @property
     def examples(self) -> tuple[str, ...]:

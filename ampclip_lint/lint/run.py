@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint import recall
-from ampclip_lint.lint.cache import Cache, digest, digest_of_contents, own_files
 from ampclip_lint.lint.result import RunResult as RunResult
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem
 
 # A result that the cache holds needs neither rules nor engine: what does is imported where it is used.
 if TYPE_CHECKING:
     from ampclip_lint.amp.analysis import ProgramAnalysis
     from ampclip_lint.lint.baseline import Entry, Outcome
+    from ampclip_lint.lint.cache import Cache
     from ampclip_lint.lint.config import Configs, Settings
     from ampclip_lint.lint.gather import Gathered
     from ampclip_lint.lint.rule import Rule, UnusedSuppression, Violation
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 #: A run over so many files is kept even where none of them matters.
 _WORTH_KEEPING = 64
+
+#: The analysis of so many functions is kept until the run ends.
+_WORTH_HOLDING = 16
 
 #: File and qualified name.
 Function = tuple[str, str]
@@ -49,16 +53,19 @@ class Program:
     """The codes that are shown for each file."""
     pedantic: bool = False
     """Whether what is only possible is shown."""
+    analysis: ProgramAnalysis | None = None
+    """What was found out about these texts, all of them, where that is not much to keep."""
 
     def findings(
-        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None
+        self, changed: Mapping[str, SourceFile], roots: Collection[Function] | None = None, *, told: bool = True
     ) -> tuple[list[Diagnostic] | None, int]:
         """
         What the rules say with the `changed` texts: of all of the program, or of some of its functions, which are read
         with the files that these came past.
 
-        All rules speak, of what is possible too. None where something crashes. The number says how much was to be done:
-        that of the worlds that were told apart, and a whole budget of them for each function that was too much.
+        All rules speak, of what is possible too, and unless it is to be `told`, not of the paths that lead to it. None
+        where something crashes. The number says how much was to be done: that of the worlds that were told apart, and a
+        whole budget of them for each function that was too much.
         """
         files = set(self.sources)
         if roots is not None:
@@ -67,7 +74,12 @@ class Program:
         codes = frozenset(self.rules)
         judge = _Judge(self.rules, codes, texts, pedantic=True, guarded=True, given=self.given, models=self.models)
         judge.roots = roots
-        judge.run(list(texts.values()))
+        judge.tells = told
+        whole = texts == self.sources and (roots is None or self.reach.keys() <= set(roots))
+        if self.analysis is not None and whole:
+            judge.ask(self.analysis)
+        else:
+            judge.run(list(texts.values()))
         found = judge.report(lambda _name: codes)
         return (None if any(problem.internal for problem in judge.problems) else found), judge.worlds
 
@@ -196,7 +208,9 @@ def lint_paths(
         baselines=tuple(baselines),
         codes=tuple(code for code in rules if code in codes),
         registry=rules,
-        program=Program(rules, judge.sources, files.given, files.models, judge.reach, codes_of, settings.pedantic),
+        program=Program(
+            rules, judge.sources, files.given, files.models, judge.reach, codes_of, settings.pedantic, judge.analysis
+        ),
     )
     if fresh and finish is not None:
         result = finish(result)
@@ -205,6 +219,8 @@ def lint_paths(
         cache.learn(deciding, replace(found, diagnostics=result.diagnostics).plain())
     # A run that read little is as quick as a look at what it read. A model may come from a file of its own.
     if cache is not None and not files.models and (result.sources or result.files >= _WORTH_KEEPING):
+        from ampclip_lint.lint.cache import own_files
+
         watched = (*files.watched, *configs.watched, *own_files(rule_folders(rules)))
         cache.remember(asked, watched, _plain(result), began)
     return result
@@ -214,6 +230,7 @@ def _deciding(judge: _Judge, files: Gathered, codes_of: Mapping[str, frozenset[s
     """All that the findings depend on, in short."""
     from importlib.metadata import version
 
+    from ampclip_lint.lint.cache import digest, digest_of_contents, own_files
     from ampclip_lint.lint.registry import rule_folders
 
     return digest(
@@ -385,6 +402,8 @@ class _Judge:
         """Files that were analysed in part: what silences nothing today may silence what was not found."""
         self._unsure_rules: set[str] = set()
         self.roots: Collection[Function] | None = None
+        self.tells = True
+        self.analysis: ProgramAnalysis | None = None
         self.reach: dict[Function, frozenset[Function]] = {}
 
     def run(self, files: Sequence[SourceFile]) -> None:
@@ -404,7 +423,9 @@ class _Judge:
                 for file in files:
                     self.run([file])
             return
-        self._ask(program)
+        if len(files) == len(self.sources) and len(program.functions) <= _WORTH_HOLDING:
+            self.analysis = program
+        self.ask(program)
         if self.observe is not None:
             self.observe(program)
 
@@ -421,8 +442,10 @@ class _Judge:
         reason = f"internal error in {what}: {type(error).__name__}: {error}"
         self.problems.append(FileProblem(where, reason, internal=True))
 
-    def _ask(self, program: ProgramAnalysis) -> None:
+    def ask(self, program: ProgramAnalysis) -> None:
+        """Ask every rule about an analysis."""
         for function in program.functions:
+            function.tells = self.tells
             own = (function.span.filename, function.name)
             followed = {(info.module.file.name, info.qualname.replace(".<locals>", "")) for info in function.followed}
             self.reach[own] = frozenset((own, *followed))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from ampclip_lint.diagnostics import Diagnostic, Position, Span
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import FileProblem, SourceFile
 
 _HINT = re.compile(r"\b(?:ampclip|noqa)\s*:", re.IGNORECASE)

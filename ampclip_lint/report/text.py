@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TextIO
@@ -109,8 +108,10 @@ def folded(line: str, width: int, hang: int) -> list[str]:
     """A line in lines of at most `width` characters, the further ones `hang` to its right; words stay whole."""
     if len(line) <= width:
         return [line]
+    from textwrap import wrap
+
     further = " " * (len(line) - len(line.lstrip()) + hang)
-    return textwrap.wrap(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+    return wrap(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 def reflowed(markdown: str, width: int) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem, Found, display_name
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import PurePath
 from typing import Protocol
 
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import SourceFile
 
 #: A bare name that more functions have says nothing of what it does.

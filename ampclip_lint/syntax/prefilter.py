@@ -134,10 +134,16 @@ def import_lines(data: bytes) -> bytes:
     return b"\n".join(lines)
 
 
+def _closed(data: bytes) -> bytes:
+    """A text whose parentheses that nothing closes are others: for each of them, the rest would be searched in vain."""
+    end = data.rfind(b")") + 1
+    return data[:end] + data[end:].replace(b"(", b"[") if data.find(b"(", end) >= 0 else data
+
+
 def imports_of(data: bytes) -> list[tuple[str, str, str]]:
     """(module, name, bound as) of each import; the name is empty for a plain import, ``*`` for all names."""
     found = []
-    for match in re.finditer(_IMPORT, data):
+    for match in re.finditer(_IMPORT, _closed(data)):
         text = re.sub(_COMMENT, b"", match["names"] if match["plain"] is None else match["plain"])
         for item in re.finditer(_BOUND, text):
             name, bound = item[1].decode("utf-8", "replace"), (item[2] or item[1]).decode("utf-8", "replace")
@@ -209,7 +215,7 @@ class Text:
         for name, pieces in self.definitions.items():
             code = b"\n".join(pieces)
             # To import a name is not to use it.
-            found[name] = _words(code if name else re.sub(_IMPORT, b"", code))
+            found[name] = _words(code if name else re.sub(_IMPORT, b"", _closed(code)))
         return found
 
     @cached_property
@@ -265,7 +271,7 @@ class Text:
         """The words of the bases of each class."""
         found = {}
         for name, pieces in self.definitions.items():
-            lists = [bases for piece in pieces for bases in re.findall(_BASES, piece)]
+            lists = [bases for piece in pieces for bases in re.findall(_BASES, _closed(piece))]
             if lists:
                 found[name] = _words(b" ".join(lists))
         return found

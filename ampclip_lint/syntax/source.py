@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from ampclip_lint.diagnostics import Position, Span
+from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem as FileProblem
 from ampclip_lint.syntax.reading import display_name as display_name
 from ampclip_lint.syntax.reading import read_bytes as read_bytes
