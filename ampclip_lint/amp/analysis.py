@@ -344,6 +344,25 @@ class FunctionAnalysis:
         op = self.linked.graph.nodes[mark.at].op
         return isinstance(op, Backward) and not set(mark.optimizers) & set(op.must)
 
+    def _in_a_row(self, mark: Mark, visit: Visit[State]) -> Iterator[Mark]:
+        """A fault of a backward, and of those that come directly before it with as much of a loss."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        yield mark
+        path = [here.node for here in visit.path()]
+        last = max((index for index, node in enumerate(path) if node == mark.at), default=0)
+        op = graph.nodes[mark.at].op
+        for node in reversed(path[:last]):
+            before = graph.nodes[node].op
+            alike = isinstance(before, Backward) and (before.loss, before.must, before.may) == (
+                op.loss,
+                op.must,
+                op.may,
+            )
+            if not alike or len(graph.edges[node]) > 1:
+                return
+            yield replace(mark, at=node)
+
     def _skips_a_backward(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since gradients were cleared, took a branch past a backward that another arm has."""
         assert self.linked is not None
@@ -528,7 +547,8 @@ class FunctionAnalysis:
                     left = not any(visit.world.state.buffer(o).units for o in mark.optimizers)
                     if mark.kind is FaultKind.UPDATE_BETWEEN_STEPS and left and self._leaves_for_another(mark, visit):
                         continue
-                    self._marks.setdefault(mark.at, []).append((mark, visit))
+                    for one in self._in_a_row(mark, visit) if guessed else (mark,):
+                        self._marks.setdefault(one.at, []).append((one, visit))
             self._keep_if_certain(index, visits)
         self._tell_missing_gradients_once()
 
