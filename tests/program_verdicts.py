@@ -14,6 +14,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -152,16 +153,28 @@ def _used_scaler(kit: testing.Kit) -> Any:
     return kit.scaler
 
 
+_OPTIMIZERS = ("opt", "opt_a", "opt_b")
+
+
+def _used_optimizer(name: str, kit: testing.Kit) -> Any:
+    """An optimizer with scaled gradients that no step has applied yet."""
+    optimizer = getattr(kit, name)
+    kit.scaler.scale(sum(p.sum() for group in optimizer.param_groups for p in group["params"])).backward()
+    return optimizer
+
+
 def torch_verdict(
     program: Generated,
     everything: bool = False,
     used_scaler: bool = False,
+    used_optimizers: bool = False,
     among: Callable[[Choice], Choice | None] = lambda choice: choice,
 ) -> TorchVerdict:
     """
     Run a program on torch, with one choice of its arguments after the other until one shows that it is wrong.
 
-    `everything`: all choices also with loose clips. `used_scaler`: an argument `scaler` has scaled and checked before.
+    `everything`: all choices also with loose clips. `used_scaler`: an argument `scaler` has scaled and checked before;
+    `used_optimizers`: those that are arguments hold scaled gradients.
     `among`: what to make of a choice, None to leave it out.
     """
     parameters = program.parameters
@@ -182,6 +195,8 @@ def torch_verdict(
             fill = filled(choice, parameters, source)
             if used_scaler:
                 fill.setdefault("scaler", _used_scaler)
+            if used_optimizers:
+                fill |= {name: partial(_used_optimizer, name) for name in parameters if name in _OPTIMIZERS}
             try:
                 verdict = testing.judge(function, fill=fill)
             except testing.ProgramError as error:
@@ -346,10 +361,11 @@ def _same_effect(one: Generated, other: Generated) -> bool:
 
 
 def _another_entry(found: Comparison) -> bool:
-    """Whether it fails only because the scaler that it is given is fresh."""
+    """Whether it fails only because the scaler that it is given is fresh, or the optimizers hold nothing yet."""
     if found.problem != "missed" or found.torch.word != "raises" or "scaler" not in found.program.parameters:
         return False
-    return torch_verdict(found.program, used_scaler=True).word == "right"
+    verdicts = (torch_verdict(found.program, used_scaler=True, used_optimizers=held) for held in (False, True))
+    return any(verdict.word == "right" for verdict in verdicts)
 
 
 def _switched_off(found: Comparison) -> bool:
@@ -359,6 +375,15 @@ def _switched_off(found: Comparison) -> bool:
         return False
     switches = {"switches": True, "use_amp": False} if constant else {"switches": True}
     return torch_verdict(found.program, among=lambda choice: choice | switches).word == "right"
+
+
+def _only_called_without(found: Comparison) -> bool:
+    """Whether it goes wrong as soon as the program no longer calls it with mixed precision switched off."""
+    constant = "use_amp=False"
+    if found.problem != "false alarm" or constant not in found.program.source:
+        return False
+    switched_on = Generated(found.program.source.replace(constant, "use_amp=True"), found.program.mistakes)
+    return not compare(switched_on).problem
 
 
 def _window_of_one(found: Comparison) -> bool:
@@ -416,9 +441,10 @@ def _never_cleared(found: Comparison) -> bool:
 
 #: What the two verdicts may differ in, by name: each is told in docs/limitations.md.
 LIMITS: dict[str, Callable[[Comparison], bool]] = {
-    "a scaler that is an argument may have been used before": _another_entry,
+    "a scaler and optimizers that are arguments may have been used before": _another_entry,
     "an argument that switches the scaled branch off is taken to disable the scaler too": _switched_off,
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
+    "what a program only calls with mixed precision switched off is judged as if it were on": _only_called_without,
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward may get its gradients from elsewhere": _no_training,
     "an argument that is only updated, or only stepped, is not known to be a scaler": _only_updated,

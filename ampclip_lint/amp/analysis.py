@@ -41,7 +41,7 @@ from ampclip_lint.amp.ops import (
 from ampclip_lint.amp.protocol import Protocol, Step
 from ampclip_lint.amp.units import Ref, ScaleOf, Stored, UnitExpr, leaves
 from ampclip_lint.diagnostics import Confidence, Position, Span
-from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, Shift, Subject
+from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, SetConstant, Shift, Subject
 from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import WORLDS_APART, Exploration, Visit, solve
 from ampclip_lint.records import dataclass
@@ -438,6 +438,10 @@ class FunctionAnalysis:
                 edge.target
                 for edge in graph.edges[here.node]
                 if edge.target != after.node
+                and not any(
+                    g.atom.subject in self._tracked and here.world.facts.value(g.atom) is (not g.holds)
+                    for g in edge.guards
+                )
                 and any(
                     not isinstance(g.atom.predicate, Residue) and g.atom not in later and tested(g, graph, here.node)
                     for g in edge.guards
@@ -449,6 +453,13 @@ class FunctionAnalysis:
                 if any(graph.leads_to(b, goal, without=others_end) for b in there):
                     return True
         return False
+
+    @cached_property
+    def _tracked(self) -> frozenset[Subject]:
+        """Variables that the function itself sets or counts: where their value is known, there is nothing to choose."""
+        assert self.linked is not None
+        ops = (node.op for node in self.linked.graph.nodes)
+        return frozenset(op.target for op in ops if isinstance(op, (SetConstant, Shift)))
 
     @cached_property
     def _choosing_steps(self) -> frozenset[Atom]:

@@ -79,34 +79,35 @@ def handles_gradients(info: FunctionInfo) -> bool:
     return bool(info.words & {"backward", "zero_grad", "clip_grad_norm_", "clip_grad_value_"})
 
 
-class CallGraph:
-    """The functions that lead to loss scaling, with their callers among each other."""
+class Callees:
+    """What each function of a program may call, as far as names tell."""
 
-    def __init__(self, program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = speaks_of_scaling) -> None:
-        self.takes_part = takes_part
-        self.everything = list(every_function(program))
-        self._order = {info: index for index, info in enumerate(self.everything)}
+    def __init__(self, program: ProgramIndex) -> None:
         self._program = program
-        self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
-        for info in self.everything:
-            for callee in self._called_by(info):
-                self._callers.setdefault(callee, []).append(info)
-        leading = {info for info in self.everything if takes_part(info)}
-        pending = list(leading)
-        while pending:
-            for caller in self._callers.get(pending.pop(), ()):
-                if caller not in leading and not isinstance(caller.node, ast.Module):
-                    leading.add(caller)
-                    pending.append(caller)
-        self._leading = {info for info in leading if not isinstance(info.node, ast.Module) or _trains(info)}
+        self._known: dict[FunctionInfo, tuple[FunctionInfo, ...]] = {}
 
-    def _called_by(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
+    @staticmethod
+    def of(program: ProgramIndex) -> Callees:
+        """Those of a program, the same for all who ask."""
+        known: Callees = program.__dict__.setdefault("_callees", Callees(program))
+        return known
+
+    def called_by(self, info: FunctionInfo) -> tuple[FunctionInfo, ...]:
+        known = self._known.get(info)
+        if known is None:
+            known = self._known[info] = tuple(self._look_up(info))
+        return known
+
+    def _look_up(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
         for name, receivers in info.callers_of.items():
             if all(self._is_outside(receiver, info) for receiver in receivers):
                 continue
             own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
             foreign = name in _COMMON and "" not in receivers
+            bare = name in info.called_bare
             for callee in self._program.named(name):
+                if bare and callee.needs_arguments:
+                    continue  # ``net.train()`` is no call of ``train(self, data)``.
                 if callee.owner is not None and callee.name == name:
                     if own and info.owner is not None and not self._program.are_related(info.owner, callee.owner):
                         continue
@@ -120,6 +121,28 @@ class CallGraph:
         """Whether a name is that of a module, or of something in one, that is not part of the program."""
         dotted = info.module.imports.get(receiver, ".")
         return not dotted.startswith(".") and not self._program.knows(dotted.partition(".")[0])
+
+
+class CallGraph:
+    """The functions that lead to loss scaling, with their callers among each other."""
+
+    def __init__(self, program: ProgramIndex, takes_part: Callable[[FunctionInfo], bool] = speaks_of_scaling) -> None:
+        self.takes_part = takes_part
+        self.everything = list(every_function(program))
+        self._order = {info: index for index, info in enumerate(self.everything)}
+        self._called_by = Callees.of(program).called_by
+        self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
+        for info in self.everything:
+            for callee in self._called_by(info):
+                self._callers.setdefault(callee, []).append(info)
+        leading = {info for info in self.everything if takes_part(info)}
+        pending = list(leading)
+        while pending:
+            for caller in self._callers.get(pending.pop(), ()):
+                if caller not in leading and not isinstance(caller.node, ast.Module):
+                    leading.add(caller)
+                    pending.append(caller)
+        self._leading = {info for info in leading if not isinstance(info.node, ast.Module) or _trains(info)}
 
     def roots(self) -> list[FunctionInfo]:
         """Functions that lead to loss scaling and that no other such function calls."""

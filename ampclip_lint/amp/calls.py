@@ -11,6 +11,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, all_of, any_of, unit_of
+from ampclip_lint.amp.callgraph import Callees
 from ampclip_lint.amp.expressions import BOUND_METHODS, Expressions, _code, chosen
 from ampclip_lint.amp.units import (
     PLAIN,
@@ -58,7 +59,7 @@ from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, SetConstant, Su
 from ampclip_lint.flow.graph import Graph
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, dotted, qualified
 
 #: Words that make a function worth following.
 PROTOCOL = frozenset(
@@ -183,6 +184,50 @@ class Arguments:
         return [*self.positional, *self.keyword.values()]
 
 
+class _Relevance:
+    """Which functions of a program take part in the protocol, by themselves or by what they call."""
+
+    def __init__(self, program: ProgramIndex) -> None:
+        self._called_by = Callees.of(program).called_by
+        self._known: dict[FunctionInfo, bool] = {}
+
+    @staticmethod
+    def of(program: ProgramIndex) -> _Relevance:
+        known: _Relevance = program.__dict__.setdefault("_relevance", _Relevance(program))
+        return known
+
+    def holds(self, info: FunctionInfo) -> bool:
+        if info not in self._known:
+            self._find_out(info)
+        return self._known[info]
+
+    def _find_out(self, info: FunctionInfo) -> None:
+        callers: dict[FunctionInfo, list[FunctionInfo]] = {info: []}
+        unknown = [info]
+        taking_part: list[FunctionInfo] = []
+        for current in unknown:
+            if self._known.get(current, False) or _speaks(current):
+                taking_part.append(current)
+                continue
+            for callee in self._called_by(current) if current not in self._known else ():
+                if callee not in callers:
+                    callers[callee] = []
+                    unknown.append(callee)
+                callers[callee].append(current)
+        self._known.update((one, False) for one in unknown if one not in self._known)
+        for current in taking_part:
+            self._known[current] = True
+            taking_part.extend(caller for caller in callers[current] if not self._known[caller])
+
+
+def _speaks(info: FunctionInfo) -> bool:
+    """Whether a function takes part in the protocol by its own words."""
+    words = info.words & PROTOCOL
+    if words == {"update"} and info.updates_containers:
+        words = frozenset()
+    return bool(words) or info.dispatches or any("clip" in word for word in info.calls)
+
+
 class Calls(Expressions):
     """Evaluation of calls."""
 
@@ -208,7 +253,6 @@ class Calls(Expressions):
         #: What surrounds the current statement: "loop", or the text of an if's condition.
         self.enclosing: list[str] = []
         self.clip_bounds: dict[Ref, Value] = {}
-        self._relevant: dict[FunctionInfo, bool] = {}
         self.closures: set[FunctionInfo] = set()
         #: Activations that call a function of the program again and again, as its callers would.
         self.repeats: list[Frame] = []
@@ -340,15 +384,7 @@ class Calls(Expressions):
         """Whether following a function can matter: it takes part in the protocol, or is small enough to be a test."""
         if not strict and info.is_small:
             return True
-        known = self._relevant.get(info)
-        if known is None:
-            self._relevant[info] = False
-            known = bool(info.words & PROTOCOL) or any(
-                self.relevant(other, strict=True) for name in info.calls for other in self.program.named(name)
-            )
-            known = known or info.dispatches or any("clip" in word for word in info.calls)
-            self._relevant[info] = known
-        return known
+        return _Relevance.of(self.program).holds(info)
 
     def concrete(self, info: FunctionInfo) -> ConcreteFunction:
         found = self.concretes.get(info)

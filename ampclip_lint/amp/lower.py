@@ -685,7 +685,7 @@ class Lowering(Calls):
         phis: dict[Key, Phi] = {}
         for key, back in changes.items():
             value = self.value_at(self.flow, key)
-            if value is not None:
+            if value is not None and (back != [value] or key in always):
                 phi = Phi(self, ("loop", site, key), [value, *back])
                 if not isinstance(phi.own, Tensor) and phi.own is None and len(phi.options) == 1:
                     continue

@@ -96,6 +96,41 @@ class FunctionInfo:
             for node in statements
         )
 
+    @cached_property
+    def called_bare(self) -> frozenset[str]:
+        """Those of `calls` that get no argument anywhere in the function."""
+        given: set[str] = set()
+        for node in _own_nodes(self.node) if isinstance(self.node, ast.Module) else ast.walk(self.node):
+            if isinstance(node, ast.Call) and (node.args or node.keywords):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                given.add(name)
+        return frozenset(self.calls) - given
+
+    @cached_property
+    def needs_arguments(self) -> bool:
+        """Whether a call must give it something, beside the object that it is a method of."""
+        if isinstance(self.node, ast.Module) or self.node.decorator_list:
+            return False  # Decorators may give them.
+        spec = self.node.args
+        positional = [*spec.posonlyargs, *spec.args][1 if self.owner is not None else 0 :]
+        return len(positional) > len(spec.defaults) or None in spec.kw_defaults
+
+    @cached_property
+    def updates_containers(self) -> bool:
+        """Whether everything that it calls `update` on is a dict or a set by its own statements."""
+        containers: set[str] = set()
+        updated: list[ast.expr] = []
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_text(node.slice):
+                containers.add(node.value.id)
+            elif isinstance(node, ast.Assign) and _makes_container(node.value):
+                containers.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.Attribute) and node.attr == "update":
+                updated.append(node.value)
+            elif isinstance(node, ast.Name) and node.id == "update":
+                return False
+        return all(isinstance(of, ast.Name) and of.id in containers for of in updated)
+
     def counts_by(self, name: str) -> bool:
         """Whether a name is divided with remainder, as the number of a batch is."""
         for node in ast.walk(self.node):
@@ -574,6 +609,23 @@ def dotted(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Name):
         return None
     return ".".join([node.id, *reversed(parts)])
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _makes_container(node: ast.expr) -> bool:
+    """Whether an expression is a new dict or set."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in (
+            "dict",
+            "set",
+            "defaultdict",
+            "OrderedDict",
+            "Counter",
+        )
+    return isinstance(node, (ast.Dict, ast.DictComp, ast.Set, ast.SetComp))
 
 
 def _appends(node: ast.stmt) -> bool:
