@@ -295,6 +295,17 @@ def _unknown_owners(found: Comparison) -> bool:
     return found.problem == "missed" and several and "SGD(" not in found.program.source
 
 
+def _sole_owner(found: Comparison) -> bool:
+    """Whether several optimizers are arguments, and only one of them is ever unscaled or stepped."""
+    given = {"opt", "opt_a", "opt_b"} & set(found.program.parameters)
+    used = {
+        name
+        for name in given
+        if re.search(rf"(step|unscale_)\((self\.)?{name}\)|\b{name}\.step\(", found.program.source)
+    }
+    return found.problem == "false alarm" and len(given) > 1 and len(used) == 1
+
+
 def _skipped_clearing(found: Comparison) -> bool:
     skips = "early_continue" in found.program.mistakes and re.search(r" in (self\.)?skip\b", found.program.source)
     return found.problem == "missed" and found.torch.word == "wrong" and bool(skips)
@@ -445,6 +456,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "an argument that switches the scaled branch off is taken to disable the scaler too": _switched_off,
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
     "what a program only calls with mixed precision switched off is judged as if it were on": _only_called_without,
+    "the only optimizer that is stepped is taken to own all parameters, whatever others are arguments": _sole_owner,
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward may get its gradients from elsewhere": _no_training,
     "an argument that is only updated, or only stepped, is not known to be a scaler": _only_updated,

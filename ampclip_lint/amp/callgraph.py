@@ -70,8 +70,9 @@ def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
 def speaks_of_scaling(info: FunctionInfo) -> bool:
     """Whether a function takes part in loss scaling by its own words."""
     words = info.words
-    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
-    return bool(words & SEEDS) or any(pair <= words for pair in pairs)
+    if words & SEEDS or {"scale", "backward"} <= words:
+        return True
+    return bool(words & {"scale", "step"}) and any(word.endswith("scaler") for word in words)
 
 
 def handles_gradients(info: FunctionInfo) -> bool:

@@ -331,6 +331,11 @@ class Protocol:
 
     def _optimizer_step(self, op: OptimizerStep, node: int, state: State, disabled: frozenset[Ref]) -> Step:
         held = state.buffer(op.optimizer)
+        by_scaler = held.unscaled_at is not None or held.divided_at is not None
+        if held.carried_at is not None and by_scaler and op.optimizer in self.clears:
+            mark = Mark(FaultKind.ZERO_GRAD_MISSING, held.carried_at, (op.optimizer,), next(iter(state.scalers), None))
+            after = run(op, _settle(state, op.optimizer), disabled, node).state
+            return Step(after, (mark,))
         scaled = [unit for unit in held.units if not unit.is_one]
         if held.units and held.applied:
             stepped = [
@@ -344,7 +349,6 @@ class Protocol:
             owner = next((s for unit in scaled for s, _ in unit.powers), None)
             mark = Mark(FaultKind.STEP_ON_SCALED, node, (op.optimizer,), owner)
             return Step(_as_if_stepped(state, op.optimizer, owner), (mark,))
-        by_scaler = held.unscaled_at is not None or held.divided_at is not None
         if held.units == TRUE_GRADIENT and by_scaler and not held.applied and not op.guarded:
             scalers = [key[0] for key, pair in state.pairs.items() if key[1] == op.optimizer]
             scaler = scalers[0] if scalers else next(iter(state.scalers), None)

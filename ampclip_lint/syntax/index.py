@@ -152,12 +152,17 @@ class FunctionInfo:
 
     @cached_property
     def dispatches(self) -> bool:
-        """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event."""
+        """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event. What it got as
+        keywords of any name does not count: these are metrics that a caller has chosen.
+        """
         nodes = list(ast.walk(self.node))
+        keywords = (
+            None if isinstance(self.node, ast.Module) or self.node.args.kwarg is None else self.node.args.kwarg.arg
+        )
         drawn = {
             leaf.id
             for node in nodes
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension))
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and not _begins_with(node.iter, keywords)
             for leaf in ast.walk(node.target)
             if isinstance(leaf, ast.Name)
         }
@@ -637,6 +642,13 @@ def _appends(node: ast.stmt) -> bool:
         and call.func.attr in ("append", "extend", "add")
         and isinstance(call.func.value, ast.Attribute)
     )
+
+
+def _begins_with(node: ast.expr, name: str | None) -> bool:
+    """Whether an expression is a name, or something of what the name stands for."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_drawn(node: ast.expr | None) -> bool:
