@@ -386,8 +386,18 @@ class FunctionAnalysis:
                 and not _carries_scale_of(n.op.loss, mark.scaler)
             )
         }
-        understood = frozenset() if mark.kind is FaultKind.UPDATE_WITHOUT_CHECK else self._choosing_steps
         start = cleared[-1] if cleared else 0
+        understood = self._choosing_steps
+        if mark.kind is FaultKind.UPDATE_WITHOUT_CHECK:
+            # Where a setting chooses the plain step, it is taken to disable the scaler, too.
+            plain = any(isinstance(graph.nodes[here.node].op, OptimizerStep) for here in path)
+            understood = frozenset() if plain else self._settings
+        chosen = {
+            guard.atom: guard.holds
+            for here in path
+            for guard in (here.edge.guards if here.edge is not None else ())
+            if mark.kind is FaultKind.UPDATE_WITHOUT_CHECK and guard.atom in understood
+        }
         # What comes behind the next clearing makes other gradients.
         ends = (visit.node, *(path[index].node for index in cleared))
         if mark.kind is FaultKind.BACKWARD_PLAIN:
@@ -395,7 +405,7 @@ class FunctionAnalysis:
             ends = (visit.node, *_this_round(path, start))  # So does what comes in another round.
         if any(here.node in backwards for here in path[start:-1]):
             return False  # There was one; what is missing went missing later.
-        return self._takes_a_branch_past(backwards, path[start:], (visit.node, ends[1:]), understood)
+        return self._takes_a_branch_past(backwards, path[start:], (visit.node, ends[1:]), understood, chosen)
 
     def _leaves_for_another(self, mark: Mark, visit: Visit[State]) -> bool:
         """Whether the path, since the backward that another optimizer's gradients came from, took a branch past one
@@ -419,9 +429,10 @@ class FunctionAnalysis:
         path: Sequence[Visit[State]],
         end: tuple[int, Sequence[int]],
         understood: frozenset[Atom],
+        chosen: Mapping[Atom, bool] | None = None,
     ) -> bool:
         """Whether a branch on a path has another arm with one of these nodes, from where the path's end is reached;
-        `end`: that end, and nodes that such an arm does not pass.
+        `end`: that end, and nodes that such an arm does not pass; `chosen`: what all arms have in common.
         """
         assert self.linked is not None
         graph = self.linked.graph
@@ -448,11 +459,26 @@ class FunctionAnalysis:
                 )
             ]
             for target in others:
-                there = (b for b in goals if target == b or graph.leads_to(target, b, without=(goal, *others_end)))
+                around = (goal, *others_end)
+                there = (b for b in goals if target == b or graph.leads_to(target, b, around, chosen))
                 # An arm with a step of its own is another way, and not a way round to this one.
-                if any(graph.leads_to(b, goal, without=others_end) for b in there):
+                if any(graph.leads_to(b, goal, others_end, chosen) for b in there):
                     return True
         return False
+
+    @cached_property
+    def _settings(self) -> frozenset[Atom]:
+        """The conditions on what was there before the function: whoever runs it chooses, for all of the run."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        moved = frozenset().union(
+            *(
+                frozenset((op.symbol,)) if isinstance(op, Forget) else op.target.mentions
+                for node in graph.nodes
+                if isinstance(op := node.op, (Forget, SetConstant, Shift))
+            )
+        )
+        return frozenset(atom for atom in graph.atoms() if not atom.subject.mentions & moved)
 
     @cached_property
     def _tracked(self) -> frozenset[Subject]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any
 
@@ -61,12 +61,18 @@ class Graph:
         """Indices reachable from the entry, in reverse postorder."""
         return _reached(self.edges)
 
-    def leads_to(self, source: int, goal: int, without: Iterable[int] = ()) -> bool:
-        """Whether a path of at least one edge leads from one node to another, `without` passing certain ones."""
+    def leads_to(
+        self, source: int, goal: int, without: Iterable[int] = (), where: Mapping[Atom, bool] | None = None
+    ) -> bool:
+        """Whether a path of at least one edge leads from one node to another, `without` passing certain ones, `where`
+        some atoms have these values all the time.
+        """
         seen: set[int] = set(without)
         pending = [source]
         while pending:
             for edge in self.edges[pending.pop()]:
+                if where and any(where.get(guard.atom, guard.holds) is not guard.holds for guard in edge.guards):
+                    continue
                 if edge.target == goal:
                     return True
                 if edge.target not in seen:
