@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator
 
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ProgramIndex
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex
 
 #: A function that mentions one of these takes part in loss scaling.
 SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
@@ -114,7 +114,7 @@ class Callees:
                         continue
                     if foreign and not own and not self._program.mentions_family(info.module, callee.owner):
                         continue
-                elif own:
+                elif own or not _is_in_sight(callee, name, receivers, info.module):
                     continue
                 yield callee
 
@@ -178,6 +178,14 @@ class CallGraph:
                 outermost.append(current)
             found.extend(dict.fromkeys(fresh))
         return outermost[::-1]
+
+
+def _is_in_sight(callee: FunctionInfo, name: str, receivers: Collection[str], module: ModuleIndex) -> bool:
+    """Whether a module's code can mean a function or class by its bare name, or as something of what it imports."""
+    if "" in receivers and (callee.module is module or name in module.imports or module.stars):
+        return True
+    imported = (module.imports[receiver] for receiver in receivers if receiver in module.imports)
+    return any(dotted.startswith(".") or set(dotted.split(".")) & set(callee.module.parts) for dotted in imported)
 
 
 def _is_method(owner: ClassInfo, name: str) -> bool:
