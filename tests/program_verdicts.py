@@ -295,6 +295,13 @@ def _unknown_owners(found: Comparison) -> bool:
     return found.problem == "missed" and several and "SGD(" not in found.program.source
 
 
+def _scaled_before_update(found: Comparison) -> bool:
+    """Whether autograd finds that the scale, which a scaled loss was multiplied with, has been updated since."""
+    return (
+        found.problem == "missed" and "modified by an inplace operation: [torch.FloatTensor []]" in found.torch.detail
+    )
+
+
 def _sole_owner(found: Comparison) -> bool:
     """Whether several optimizers are arguments, and only one of them is ever unscaled or stepped."""
     given = {"opt", "opt_a", "opt_b"} & set(found.program.parameters)
@@ -343,8 +350,11 @@ def _dead(found: Comparison) -> bool:
 
 
 def _emptied(statement: ast.stmt) -> ast.stmt:
-    """A clip or backward that does nothing; an unscale_ that ruins the gradients: nobody may notice either."""
+    """A clip that does nothing; an unscale_ or a backward that ruins the gradients: nobody may notice either."""
     call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+        loss = ast.BinOp(call.func.value, ast.Mult(), ast.Constant(7.0))
+        return ast.Expr(ast.Call(ast.Attribute(loss, "backward", ast.Load()), call.args, call.keywords))
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "unscale_":
         spoiled = "[p.grad.fill_(7.0) for group in [].param_groups for p in group['params'] if p.grad is not None]"
         (spoil,) = ast.parse(spoiled).body
@@ -460,6 +470,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward may get its gradients from elsewhere": _no_training,
     "an argument that is only updated, or only stepped, is not known to be a scaler": _only_updated,
+    "a loss that was scaled before an update and goes back behind it raises in autograd": _scaled_before_update,
     "gradients that the program nowhere clears may be cleared elsewhere": _never_cleared,
     "what is done to gradients that are never applied has no effect": _dead,
     "a threshold × S on true gradients beside a clip with the right one changes nothing": _too_loose_beside_a_right_one,
