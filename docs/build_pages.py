@@ -56,7 +56,7 @@ from ampclip_lint.amp.units import (  # noqa: E402
     units_text,
 )
 from ampclip_lint.amp.worked import G1, G2, G, M, Vector, clip, norm, plus, times  # noqa: E402
-from ampclip_lint.flow.solver import WORLDS_IN_ALL, WORLDS_PER_NODE  # noqa: E402
+from ampclip_lint.flow.solver import WORLDS_APART, WORLDS_IN_ALL, WORLDS_PER_NODE  # noqa: E402
 from ampclip_lint.lint.audit import Audit, audit_paths  # noqa: E402
 from ampclip_lint.lint.config import OPTIONS, Kind, Settings  # noqa: E402
 from ampclip_lint.lint.registry import validate  # noqa: E402
@@ -491,6 +491,7 @@ def budgets() -> Iterator[str]:
     yield f"| {MAX_DEPTH} calls inside each other | the next one is not entered |"
     yield f"| {MAX_SIZE:,} nodes of syntax in a function, {MAX_NESTING:,} inside each other | it is not read |"
     yield f"| {Builder.MAX_NODES:,} operations in a function and what it calls | only what it calls is, by itself |"
+    yield f"| {WORLDS_APART:,} worlds in one function | it is done again with the two limits below |"
     yield f"| {WORLDS_PER_NODE} worlds at one point | worlds lose their facts and are joined |"
     yield f"| {WORLDS_IN_ALL:,} worlds in one function | the rest of its paths is not followed |"
 
