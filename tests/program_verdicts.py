@@ -302,6 +302,23 @@ def _scaled_before_update(found: Comparison) -> bool:
     )
 
 
+def _left_in_its_variable(found: Comparison) -> bool:
+    """Whether what is flagged uses the variable of a loop over a list that is an argument, behind that loop."""
+    if found.problem != "false alarm" or not {"nets", "opts"} & set(found.program.parameters):
+        return False
+    loops = [node for node in ast.walk(ast.parse(found.program.source)) if isinstance(node, ast.For)]
+
+    def uses_what_is_left(row: int) -> bool:
+        read = set(re.findall(r"\w+", found.program.source.splitlines()[row - 1]))
+        left, bound = set(), set()
+        for loop in loops:
+            names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+            (bound if loop.lineno <= row <= (loop.end_lineno or 0) else left).update(names)
+        return bool(read & (left - bound))
+
+    return all(uses_what_is_left(row) for row, _ in found.engine.faults)
+
+
 def _sole_owner(found: Comparison) -> bool:
     """Whether several optimizers are arguments, and only one of them is ever unscaled or stepped."""
     given = {"opt", "opt_a", "opt_b"} & set(found.program.parameters)
@@ -467,6 +484,7 @@ LIMITS: dict[str, Callable[[Comparison], bool]] = {
     "an accumulation count that is an argument is taken to be greater than 1": _window_of_one,
     "what a program only calls with mixed precision switched off is judged as if it were on": _only_called_without,
     "the only optimizer that is stepped is taken to own all parameters, whatever others are arguments": _sole_owner,
+    "which element of a list that is an argument a loop has left in its variable is not known": _left_in_its_variable,
     "a loss that is scaled twice is reported, even where its gradients are divided twice": _scaled_twice,
     "a function without a backward may get its gradients from elsewhere": _no_training,
     "an argument that is only updated, or only stepped, is not known to be a scaler": _only_updated,

@@ -256,8 +256,14 @@ class FunctionAnalysis:
                 yield Site(self, node, self._marks.get(node.index, ()))
 
     def judged(self) -> set[FunctionInfo]:
-        """The functions with an operation of their own that some path reaches."""
-        return {site.node.place.frame.info for site in self.sites(OPERATIONS) if site.node.place is not None}
+        """The functions with an operation that some path reaches, of their own or of what they call."""
+        found: set[FunctionInfo] = set()
+        for site in self.sites(OPERATIONS):
+            frame = site.node.place.frame if site.node.place is not None else None
+            while frame is not None:
+                found.add(frame.info)
+                frame = frame.caller
+        return found
 
     def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
@@ -337,6 +343,22 @@ class FunctionAnalysis:
                         if cleared and graph.leads_to(clear, mark.at, without=others):
                             return True
         return False
+
+    def _may_be_applied(self, mark: Mark, visit: Visit[State]) -> bool:
+        """Whether some path from here comes to what uses the gradients before they are cleared."""
+        assert self.linked is not None
+        graph = self.linked.graph
+        mine = set(mark.optimizers)
+        uses = [
+            n.index
+            for n in graph.nodes
+            if (isinstance(n.op, (Unscale, ScalerStep)) and n.op.buffer in mine)
+            or (isinstance(n.op, OptimizerStep) and n.op.optimizer in mine)
+        ]
+        clears = [n.index for n in graph.nodes if isinstance(n.op, ZeroGrad) and mine <= set(n.op.optimizers)]
+        if not uses:
+            return bool(mine & set(self.linked.outside))  # Whoever made it may step it.
+        return visit.node in uses or any(graph.leads_to(visit.node, use, clears) for use in uses)
 
     def _is_guessed(self, mark: Mark) -> bool:
         """Whether the backward of a fault has a loss whose reach is unknown."""
@@ -581,6 +603,8 @@ class FunctionAnalysis:
                     guessed = mark.kind is FaultKind.BACKWARD_PLAIN and self._is_guessed(mark)
                     if (guessed or mark.kind is FaultKind.SCALER_MISMATCH) and self._skips_a_backward(mark, visit):
                         continue  # That of the step's own loss; what another loss left is not what is meant here.
+                    if mark.kind is FaultKind.UPDATE_MID_ACCUMULATION and not self._may_be_applied(mark, visit):
+                        continue
                     left = not any(visit.world.state.buffer(o).units for o in mark.optimizers)
                     if mark.kind is FaultKind.UPDATE_BETWEEN_STEPS and left and self._leaves_for_another(mark, visit):
                         continue

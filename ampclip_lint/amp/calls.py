@@ -1408,6 +1408,8 @@ class Calls(Expressions):
         row = api.clip_call(name)
         if row is not None:
             return self.clip(row, arguments, node)
+        if name in ("typing.cast", "cast") and len(arguments.positional) == 2:
+            return arguments.positional[1]
         if name in ("functools.partial", "partial") and first is not None:
             return Partial(first, tuple(arguments.positional[1:]), tuple(arguments.keyword.items()))
         if name in ("itertools.chain", "itertools.chain.from_iterable", "chain", "chain.from_iterable"):

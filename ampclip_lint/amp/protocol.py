@@ -507,7 +507,10 @@ class Protocol:
         marks = tuple(
             Mark(FaultKind.UPDATE_WITHOUT_CHECK, held.unchecked_at, (), _scaler_of(held))
             for held in map(state.buffer, op.optimizers)
-            if held.unchecked_at is not None and held.stale_at is not None and held.unscaled_at is None and not held.applied
+            if held.unchecked_at is not None
+            and held.stale_at is not None
+            and held.unscaled_at is None
+            and not held.applied
         )
         if marks:
             return Step(None, marks[:1])  # torch has raised at the update.

@@ -132,11 +132,10 @@ class FunctionInfo:
         return all(isinstance(of, ast.Name) and of.id in containers for of in updated)
 
     def counts_by(self, name: str) -> bool:
-        """Whether a name is divided with remainder, as the number of a batch is."""
+        """Whether a name, or something that it holds, is divided with remainder, as the number of a batch is."""
         for node in ast.walk(self.node):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-                of_objects = {n.value for n in ast.walk(node.left) if isinstance(n, ast.Attribute)}
-                if any(isinstance(n, ast.Name) and n.id == name and n not in of_objects for n in ast.walk(node.left)):
+                if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.left)):
                     return True
         return False
 
