@@ -39,6 +39,7 @@ class StubFunction:
     span: Span
     gaps: list[Note] = field(default_factory=list)
     followed: tuple[()] = ()
+    worlds: int = 1
     all_sites: list[StubSite] = field(default_factory=list)
 
     def sites(self, op_type: type) -> list[StubSite]:

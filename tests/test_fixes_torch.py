@@ -141,11 +141,15 @@ LEFT: dict[str, dict[str, str]] = {
         "bad_restored_between_micro_batches": SEVERAL,
         "bad_critic_updates_while_the_generator_accumulates": SEVERAL,
         "bad_each_optimizer_has_its_own_window": SEVERAL,
+        "bad_only_the_first_fold_makes_the_optimizer": SEVERAL,
+        "bad_each_group_counts_a_window_of_its_own": SEVERAL,
+        "bad_groups_object_with_a_window_for_each": SEVERAL,
     },
     "update_without_check": {
         "bad_update_where_nothing_was_scaled": SEVERAL,
         "bad_scaled_loss_is_dropped": SEVERAL,
         "bad_update_behind_the_loop_without_any_step": SEVERAL,
+        "bad_update_where_settings_leave_out_both_steps": SEVERAL,
     },
 }
 
@@ -155,6 +159,7 @@ LEFT_FOLDERS: dict[str, str] = {
     "bad_engine_backward": NAMES,
     "bad_gradient_penalty": REWRITE,
     "bad_loss_scaler_wrapper": SEVERAL,
+    "bad_steps_by_name": SEVERAL,
 }
 
 #: Every step of these is skipped on the judge's data, so that there is none to look at.

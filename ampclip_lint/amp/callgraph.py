@@ -70,9 +70,11 @@ def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
 def speaks_of_scaling(info: FunctionInfo) -> bool:
     """Whether a function takes part in loss scaling by its own words."""
     words = info.words
-    if words & SEEDS or {"scale", "backward"} <= words:
+    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
+    if words & SEEDS or any(pair <= words for pair in pairs):
         return True
-    return bool(words & {"scale", "step"}) and any(word.endswith("scaler") for word in words)
+    called_on = (receiver for name in ("scale", "step", "update") for receiver in info.callers_of.get(name, ()))
+    return any(receiver.endswith("scaler") for receiver in called_on)
 
 
 def handles_gradients(info: FunctionInfo) -> bool:
