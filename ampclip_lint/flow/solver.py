@@ -28,6 +28,7 @@ from ampclip_lint.flow.facts import (
     Subject,
     Window,
     apply_fact_op,
+    decide,
 )
 from ampclip_lint.flow.graph import Edge, Graph, Guard, Node
 from ampclip_lint.records import dataclass
@@ -325,7 +326,18 @@ def _constant_domains(graph: Graph) -> dict[Subject, frozenset[Answers]]:
                 moved |= target.mentions
             case Learn(atom, _):
                 moved |= atom.subject.mentions
-    return {subject: frozenset(values) for subject, values in found.items() if not subject.mentions & moved}
+    asked: dict[Subject, set[Any]] = {}
+    for atom in graph.atoms():
+        asked.setdefault(atom.subject, set()).add(atom.predicate)
+    # ... and whose sum says as much as they do: nothing else is known of them at first, and each question stays open.
+    before = live_subjects(graph)[0]
+    return {
+        subject: frozenset(values)
+        for subject, values in found.items()
+        if not subject.mentions & moved
+        and subject not in before
+        and all({decide(value, question) for value in values} >= {True, False} for question in asked.get(subject, ()))
+    }
 
 
 def _after(node: Node, world: World[S], domain: Domain[S], window: Window) -> Iterator[World[S]]:
