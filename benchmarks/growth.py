@@ -250,7 +250,7 @@ def measure(program: Program, size: int, runs: int) -> Point:
     def count(analysis: ProgramAnalysis) -> None:
         nonlocal worlds
         found = (function.exploration for function in analysis.functions if function.exploration is not None)
-        worlds = sum(len(visits) for exploration in found for visits in exploration.visits.values())
+        worlds = sum(exploration.worlds for exploration in found)
 
     taken = []
     with tempfile.TemporaryDirectory() as folder:

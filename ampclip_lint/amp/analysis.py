@@ -245,7 +245,7 @@ class FunctionAnalysis:
         """How many worlds were told apart; a whole budget of them where the function was too much."""
         if self.gaps:
             return WORLDS_APART
-        return sum(map(len, self.exploration.visits.values())) if self.exploration is not None else 0
+        return self.exploration.worlds if self.exploration is not None else 0
 
     def sites(self, op_type: type | tuple[type, ...]) -> Iterator[Site]:
         """Every operation of a kind that some path reaches, in the order of the graph."""

@@ -92,7 +92,9 @@ class Callees:
     @staticmethod
     def of(program: ProgramIndex) -> Callees:
         """Those of a program, the same for all who ask."""
-        known: Callees = program.__dict__.setdefault("_callees", Callees(program))
+        known: Callees | None = program.__dict__.get("_callees")
+        if known is None:
+            known = program.__dict__["_callees"] = Callees(program)
         return known
 
     def called_by(self, info: FunctionInfo) -> tuple[FunctionInfo, ...]:

@@ -193,7 +193,9 @@ class _Relevance:
 
     @staticmethod
     def of(program: ProgramIndex) -> _Relevance:
-        known: _Relevance = program.__dict__.setdefault("_relevance", _Relevance(program))
+        known: _Relevance | None = program.__dict__.get("_relevance")
+        if known is None:
+            known = program.__dict__["_relevance"] = _Relevance(program)
         return known
 
     def holds(self, info: FunctionInfo) -> bool:

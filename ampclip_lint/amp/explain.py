@@ -394,7 +394,7 @@ class _Picture:
 
     def lines(self) -> Lines:
         margin = len(str(len(self.graph.nodes))) + 4
-        worlds = sum(len(visits) for visits in self.exploration.visits.values())
+        worlds = self.exploration.worlds
         yield f"  {_count(len(self.graph.nodes), 'node')}, {_count(worlds, 'world')}"
         for node in self.graph.nodes:
             yield f"{node.index:>{margin - 2}}  {self._place(node)}{self._op(node)}"

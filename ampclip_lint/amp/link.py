@@ -61,6 +61,7 @@ from ampclip_lint.amp.units import (
 from ampclip_lint.amp.values import Key, Sym
 from ampclip_lint.flow.facts import Atom, Facts, Forget, IsNone, Learn, Residue, SetConstant, Shift, Subject, Truthy
 from ampclip_lint.flow.graph import Edge, Graph, Guard, simplify
+from ampclip_lint.flow.solver import constants_of
 from ampclip_lint.records import dataclass
 
 #: Ways that ask more than this are taken to be all that there are.
@@ -967,20 +968,9 @@ def _constants_of(graph: Graph) -> dict[Subject, frozenset[Hashable]]:
     """The values of the subjects that are only ever set to constants. A tag is one of them even where it is not known
     which; where the name that it is about is not bound, whoever asks for it does not go on.
     """
-    found: dict[Subject, set[Hashable]] = {}
-    moved: set[Hashable] = set()
-    for node in graph.nodes:
-        match node.op:
-            case SetConstant(target, value):
-                found.setdefault(target, set()).add(value)
-            case Forget(symbol):
-                moved.add(symbol)
-            case Shift(target, _, _):
-                moved |= target.mentions
-            case Learn(atom, _):
-                moved |= atom.subject.mentions
+    found, moved = constants_of(graph)
     return {
-        subject: frozenset(those - {UNBOUND})
+        subject: frozenset(those) - {UNBOUND}
         for subject, those in found.items()
         if _is_tag(subject) or not subject.mentions & moved
     }

@@ -10,7 +10,7 @@ that it came from: the witness path of a finding.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
@@ -114,6 +114,11 @@ class Exploration(Generic[S]):
     exhausted: bool = False
     joined: set[int] = field(default_factory=set)
 
+    @property
+    def worlds(self) -> int:
+        """How many worlds were told apart."""
+        return sum(map(len, self.visits.values()))
+
     def at(self, node: int) -> list[Visit[S]]:
         return self.visits.get(node, [])
 
@@ -161,7 +166,7 @@ class _Search(Generic[S]):
         self.rank = {index: rank for rank, index in enumerate(graph.reachable())}
         #: Subjects that operations ask for: a world without such a fact is not the sum of those with it.
         self.told = frozenset(s for node in graph.nodes for s in getattr(node.op, "asks", None) or ())
-        self.domains = _constant_domains(graph)
+        self.domains = _constant_domains(graph, self.live[0])
         self.result: Exploration[S] = Exploration(graph)
         self.explored: dict[int, dict[Hashable, _Seen]] = {}
         #: Worlds that know the same share one object, so that what follows from it is worked out once.
@@ -312,32 +317,41 @@ class _Search(Generic[S]):
         return None
 
 
-def _constant_domains(graph: Graph) -> dict[Subject, frozenset[Answers]]:
-    """What can be known of subjects that are only ever set to constants."""
-    found: dict[Subject, set[Answers]] = {}
+def _constant_domains(graph: Graph, before: Set[Subject]) -> dict[Subject, frozenset[Answers]]:
+    """What can be known of subjects that are only ever set to constants, where the sum of it says as much: nothing else
+    may be asked of them `before`, at the entry, and each question has both answers.
+    """
+    asked: dict[Subject, set[Any]] = {}
+    for atom in graph.atoms():
+        asked.setdefault(atom.subject, set()).add(atom.predicate)
+    constants, moved = constants_of(graph)
+    found = {
+        subject: frozenset(Facts().set_constant(subject, value)[subject] for value in values)
+        for subject, values in constants.items()
+        if not subject.mentions & moved and subject not in before
+    }
+    return {
+        subject: values
+        for subject, values in found.items()
+        if all({decide(value, question) for value in values} >= {True, False} for question in asked.get(subject, ()))
+    }
+
+
+def constants_of(graph: Graph) -> tuple[dict[Subject, list[Hashable]], set[Hashable]]:
+    """The constants that each subject is set to somewhere, and the symbols that get other values, too."""
+    found: dict[Subject, list[Hashable]] = {}
     moved: set[Hashable] = set()
     for node in graph.nodes:
         match node.op:
             case SetConstant(target, value):
-                found.setdefault(target, set()).add(Facts().set_constant(target, value)[target])
+                found.setdefault(target, []).append(value)
             case Forget(symbol):
                 moved.add(symbol)
             case Shift(target, _, _):
                 moved |= target.mentions
             case Learn(atom, _):
                 moved |= atom.subject.mentions
-    asked: dict[Subject, set[Any]] = {}
-    for atom in graph.atoms():
-        asked.setdefault(atom.subject, set()).add(atom.predicate)
-    # ... and whose sum says as much as they do: nothing else is known of them at first, and each question stays open.
-    before = live_subjects(graph)[0]
-    return {
-        subject: frozenset(values)
-        for subject, values in found.items()
-        if not subject.mentions & moved
-        and subject not in before
-        and all({decide(value, question) for value in values} >= {True, False} for question in asked.get(subject, ()))
-    }
+    return found, moved
 
 
 def _after(node: Node, world: World[S], domain: Domain[S], window: Window) -> Iterator[World[S]]:
