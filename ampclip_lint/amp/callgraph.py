@@ -70,8 +70,10 @@ def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
 def speaks_of_scaling(info: FunctionInfo) -> bool:
     """Whether a function takes part in loss scaling by its own words."""
     words = info.words
-    pairs = ({"scale", "backward"}, {"scaler", "step"}, {"scaler", "scale"})
-    if words & SEEDS or any(pair <= words for pair in pairs):
+    if words & SEEDS:
+        return True
+    scales = "scale" in words and "scale" in info.called_or_passed and words & {"backward", "scaler"}
+    if scales or ({"scaler", "step"} <= words and "step" in info.called_or_passed):
         return True
     called_on = (receiver for name in ("scale", "step", "update") for receiver in info.callers_of.get(name, ()))
     return any(receiver.endswith("scaler") for receiver in called_on)

@@ -11,8 +11,8 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Flow, Frame, Place, Scope, all_of, any_of, unit_of
-from ampclip_lint.amp.callgraph import Callees
 from ampclip_lint.amp.expressions import BOUND_METHODS, Expressions, _code, chosen
+from ampclip_lint.amp.relevance import Relevance
 from ampclip_lint.amp.units import (
     PLAIN,
     Bounded,
@@ -61,29 +61,6 @@ from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, dotted, qualified
 
-#: Words that make a function worth following.
-PROTOCOL = frozenset(
-    {
-        "backward",
-        "unscale_",
-        "zero_grad",
-        "step",
-        "update",
-        "scale",
-        "get_scale",
-        "grad",
-        "GradScaler",
-        "param_groups",
-        "clip_grad_norm_",
-        "clip_grad_value_",
-        "clip_grad_norm",
-        "clip_grads_with_norm_",
-        "parameters",
-        "optim",
-        "ShardedGradScaler",
-        "is_enabled",
-    }
-)
 #: Methods that torch's own objects have: seeing one of them says nothing about a class of the program.
 GENERIC = frozenset(
     {
@@ -182,52 +159,6 @@ class Arguments:
 
     def all(self) -> list[Value]:
         return [*self.positional, *self.keyword.values()]
-
-
-class _Relevance:
-    """Which functions of a program take part in the protocol, by themselves or by what they call."""
-
-    def __init__(self, program: ProgramIndex) -> None:
-        self._called_by = Callees.of(program).called_by
-        self._known: dict[FunctionInfo, bool] = {}
-
-    @staticmethod
-    def of(program: ProgramIndex) -> _Relevance:
-        known: _Relevance | None = program.__dict__.get("_relevance")
-        if known is None:
-            known = program.__dict__["_relevance"] = _Relevance(program)
-        return known
-
-    def holds(self, info: FunctionInfo) -> bool:
-        if info not in self._known:
-            self._find_out(info)
-        return self._known[info]
-
-    def _find_out(self, info: FunctionInfo) -> None:
-        callers: dict[FunctionInfo, list[FunctionInfo]] = {info: []}
-        unknown = [info]
-        taking_part: list[FunctionInfo] = []
-        for current in unknown:
-            if self._known.get(current, False) or _speaks(current):
-                taking_part.append(current)
-                continue
-            for callee in self._called_by(current) if current not in self._known else ():
-                if callee not in callers:
-                    callers[callee] = []
-                    unknown.append(callee)
-                callers[callee].append(current)
-        self._known.update((one, False) for one in unknown if one not in self._known)
-        for current in taking_part:
-            self._known[current] = True
-            taking_part.extend(caller for caller in callers[current] if not self._known[caller])
-
-
-def _speaks(info: FunctionInfo) -> bool:
-    """Whether a function takes part in the protocol by its own words."""
-    words = info.words & PROTOCOL
-    if words == {"update"} and info.updates_containers:
-        words = frozenset()
-    return bool(words) or info.dispatches or any("clip" in word for word in info.calls)
 
 
 class Calls(Expressions):
@@ -386,7 +317,7 @@ class Calls(Expressions):
         """Whether following a function can matter: it takes part in the protocol, or is small enough to be a test."""
         if not strict and info.is_small:
             return True
-        return _Relevance.of(self.program).holds(info)
+        return Relevance.of(self.program).holds(info)
 
     def concrete(self, info: FunctionInfo) -> ConcreteFunction:
         found = self.concretes.get(info)

@@ -117,19 +117,32 @@ class FunctionInfo:
 
     @cached_property
     def updates_containers(self) -> bool:
-        """Whether everything that it calls `update` on is a dict or a set by its own statements."""
-        containers: set[str] = set()
+        """Whether everything that it calls `update` on is a dict or a set, by what it or its class does with it, or by
+        what `update` is given: a dict, keywords, several things.
+        """
+        containers = {"__dict__"}
+        if not isinstance(self.node, ast.Module) and self.node.args.kwarg is not None:
+            containers.add(self.node.args.kwarg.arg)
+        if self.owner is not None:
+            containers |= self.owner.containers
         updated: list[ast.expr] = []
+        told: list[ast.expr] = []
         for node in ast.walk(self.node):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_text(node.slice):
                 containers.add(node.value.id)
             elif isinstance(node, ast.Assign) and _makes_container(node.value):
                 containers.update(target.id for target in node.targets if isinstance(target, ast.Name))
             elif isinstance(node, ast.Attribute) and node.attr == "update":
-                updated.append(node.value)
+                updated.append(node)
+            elif isinstance(node, ast.Call) and _is_given_a_dict(node):
+                told.append(node.func)
             elif isinstance(node, ast.Name) and node.id == "update":
                 return False
-        return all(isinstance(of, ast.Name) and of.id in containers for of in updated)
+
+        def is_container(of: ast.expr) -> bool:
+            return getattr(of, "id" if isinstance(of, ast.Name) else "attr", None) in containers
+
+        return all(call in told or is_container(call.value) for call in updated if isinstance(call, ast.Attribute))
 
     def counts_by(self, name: str) -> bool:
         """Whether a name, or something that it holds, is divided with remainder, as the number of a batch is."""
@@ -150,29 +163,49 @@ class FunctionInfo:
         return False
 
     @cached_property
-    def dispatches(self) -> bool:
-        """Whether it calls what it got from a collection or by a name: callbacks, handlers of an event. What it got as
-        keywords of any name does not count: these are metrics that a caller has chosen.
+    def dispatches(self) -> frozenset[str]:
+        """What it gets things from that it calls, a collection or an object that it asks by name: callbacks, handlers
+        of an event. The names of these, and `ANYTHING` for others. What it got as keywords of any name does not count:
+        these are metrics that a caller has chosen.
         """
         nodes = list(ast.walk(self.node))
         keywords = (
             None if isinstance(self.node, ast.Module) or self.node.args.kwarg is None else self.node.args.kwarg.arg
         )
         drawn = {
-            leaf.id
+            leaf.id: ANYTHING
             for node in nodes
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and not _begins_with(node.iter, keywords)
             for leaf in ast.walk(node.target)
             if isinstance(leaf, ast.Name)
         }
-        drawn |= {
-            target.id
-            for node in nodes
-            for target in targets_of(node)
-            if isinstance(target, ast.Name) and _is_drawn(getattr(node, "value", None))
-        }
-        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
-        return any(_is_drawn(called) or (isinstance(called, ast.Name) and called.id in drawn) for called in calls)
+        for node in nodes:
+            for target in targets_of(node):
+                if isinstance(target, ast.Name) and (of := _drawn_from(getattr(node, "value", None))):
+                    drawn[target.id] = of if drawn.get(target.id, of) == of else ANYTHING
+        called = [node.func for node in nodes if isinstance(node, ast.Call)]
+        found = (drawn.get(node.id) if isinstance(node, ast.Name) else _drawn_from(node) for node in called)
+        return frozenset(of for of in found if of is not None)
+
+    @cached_property
+    def called_or_passed(self) -> frozenset[str]:
+        """The names and attributes by which something is called, or that stand where a value is handed on, so that it
+        may be called elsewhere. A number that is counted, compared or shown is neither, nor is a variable of its own.
+        """
+        attributes: set[str] = set()
+        names: set[str] = set()
+        own: set[str] = set()
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.arg):
+                own.add(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                own.add(node.id)
+            for value in _handed_on(node):
+                if isinstance(value, ast.Attribute):
+                    attributes.add(value.attr)
+                elif isinstance(value, ast.Name):
+                    names.add(value.id)
+        return frozenset(attributes.union(names - own, self.calls))
 
     @property
     def decorators(self) -> tuple[str, ...]:
@@ -219,6 +252,19 @@ class ClassInfo:
                         if target.value.id == method.self_name:
                             found.add(target.attr)
         return frozenset(found)
+
+    @cached_property
+    def containers(self) -> frozenset[str]:
+        """The attributes that its methods, whenever they assign one, make a new dict or set."""
+        made: set[str] = set()
+        other: set[str] = set()
+        for method in self.methods.values():
+            for node in ast.walk(method.node):
+                for target in targets_of(node):
+                    if isinstance(target, ast.Attribute):
+                        value = getattr(node, "value", None)
+                        (made if value is not None and _makes_container(value) else other).add(target.attr)
+        return frozenset(made - other)
 
     @property
     def entries(self) -> list[FunctionInfo]:
@@ -632,6 +678,12 @@ def _makes_container(node: ast.expr) -> bool:
     return isinstance(node, (ast.Dict, ast.DictComp, ast.Set, ast.SetComp))
 
 
+def _is_given_a_dict(call: ast.Call) -> bool:
+    """Whether the arguments are those of a dict's `update`, and not of a scaler's."""
+    keywords = [keyword.arg for keyword in call.keywords if keyword.arg != "new_scale"]
+    return bool(keywords) or len(call.args) > 1 or any(map(_makes_container, call.args))
+
+
 def _appends(node: ast.stmt) -> bool:
     """``self.callbacks.append(callback)``."""
     call = node.value if isinstance(node, ast.Expr) else None
@@ -650,11 +702,35 @@ def _begins_with(node: ast.expr, name: str | None) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _is_drawn(node: ast.expr | None) -> bool:
-    """``getattr(x, name)`` or ``table[key]``."""
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id == "getattr"
-    return isinstance(node, ast.Subscript)
+def _drawn_from(node: ast.expr | None) -> str | None:
+    """What `getattr(x, name)` and `table[key]` get something from."""
+    if isinstance(node, ast.Subscript):
+        return node.value.id if isinstance(node.value, ast.Name) else ANYTHING
+    is_asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    return ANYTHING if is_asked else None
+
+
+def _handed_on(node: ast.AST) -> Iterator[ast.expr | None]:
+    """The values that a node gives to something else as they are."""
+    match node:
+        case ast.Call():
+            yield from node.args
+            yield from (keyword.value for keyword in node.keywords)
+        case ast.Tuple() | ast.List() | ast.Set():
+            yield from node.elts
+        case ast.Dict():
+            yield from node.values
+        case ast.BoolOp():
+            yield from node.values
+        case ast.IfExp() | ast.Lambda():
+            yield node.body
+            yield getattr(node, "orelse", None)
+        case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.Return() | ast.Yield():
+            yield node.value
+        case ast.arguments():
+            yield from (*node.defaults, *node.kw_defaults)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield from node.decorator_list
 
 
 def _module_parts(filename: str) -> tuple[str, ...]:
