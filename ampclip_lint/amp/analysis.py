@@ -26,12 +26,10 @@ from ampclip_lint.amp.ops import (
     Backward,
     Clip,
     ClipKind,
-    CompareReturnedNorm,
     Edit,
     NewScaler,
     Op,
     OptimizerStep,
-    RaiseOnNonfinite,
     Read,
     ScalerStep,
     Unscale,
@@ -62,21 +60,6 @@ _OF_MISSING_GRADIENTS = frozenset(
 
 #: The words of a function that does more with a scaler than make it.
 _USES = frozenset({"backward", "unscale_", "step"})
-
-
-#: Where a fault can show, or a scaler be in use. A function that only makes scalers is not explored.
-_JUDGED = (
-    Backward,
-    Unscale,
-    Clip,
-    Edit,
-    Read,
-    ScalerStep,
-    OptimizerStep,
-    Update,
-    CompareReturnedNorm,
-    RaiseOnNonfinite,
-)
 
 
 @dataclass(frozen=True)
@@ -784,7 +767,7 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     for place, message in lowering.gaps:
         result.gaps.append(Gap(place.span if isinstance(place, Place) else result.span, message))
     linked = link(lowering)
-    if not linked.scalers or not any(isinstance(node.op, _JUDGED) for node in linked.graph.nodes):
+    if linked is None:
         return result
     result.linked = linked
     result.domain = GradScalerDomain(linked)

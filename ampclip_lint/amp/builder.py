@@ -7,9 +7,11 @@ The walk is an abstract interpretation of names only. Where paths with different
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any
 
 import libcst as cst
@@ -290,13 +292,9 @@ class Builder:
         if len(alive) == 1:
             self.flow = alive[0]
             return
-        env: Env = {}
         first, *others = (flow.env for flow in alive)
-        for key in dict.fromkeys(key for flow in alive for key in flow.env):
-            same = first.get(key)
-            if same is not None and all(other.get(key) is same for other in others):
-                env[key] = same  # As almost everything does.
-                continue
+        env = dict(first)  # Almost everything is the same in all of them.
+        for key in _differing(first, others):
             values = [self.value_at(flow, key) for flow in alive]
             present = [value for value in values if value is not None]
             if all(value == present[0] for value in present[1:]):
@@ -350,6 +348,20 @@ class Builder:
         if found is None and isinstance(key, tuple) and key[0] == "a" and not _is_made(key[1]):
             return Sym(("attr", key[1], key[2]), text=str(key[2]))
         return found
+
+
+def _differing(first: Env, others: Sequence[Env]) -> Iterable[Key]:
+    """The keys that do not stand for one and the same value in all of several flows, in their order."""
+    found: dict[Key, None] = {}
+    for other in others:
+        if all(map(operator.is_, first, other)):  # Two forks of one flow, to which at most some names were added.
+            found.update((key, None) for key, a, b in zip(first, first.values(), other.values()) if a is not b)
+            longer = first if len(first) > len(other) else other
+            found.update((key, None) for key in islice(longer, min(len(first), len(other)), None))
+        else:
+            found.update((key, None) for key, value in first.items() if other.get(key) is not value)
+            found.update((key, None) for key in other if key not in first)
+    return found if len(others) == 1 else [key for key in dict.fromkeys((*first, *chain(*others))) if key in found]
 
 
 class Phi:

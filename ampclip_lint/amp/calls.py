@@ -59,7 +59,7 @@ from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, SetConstant, Su
 from ampclip_lint.flow.graph import Graph
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import ConcreteFunction
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, dotted, qualified
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
 
 #: Methods that torch's own objects have: seeing one of them says nothing about a class of the program.
 GENERIC = frozenset(

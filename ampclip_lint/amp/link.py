@@ -16,6 +16,7 @@ from typing import Any
 from ampclip_lint.amp.builder import UNBOUND, Draft
 from ampclip_lint.amp.lower import Lowering
 from ampclip_lint.amp.ops import (
+    JUDGED,
     AtStage,
     Backward,
     Clip,
@@ -98,8 +99,8 @@ class Linked:
     finite: tuple[Subject, ...] = ()
 
 
-def link(lowering: Lowering) -> Linked:
-    """Settle objects and build the graph that the solver runs on."""
+def link(lowering: Lowering) -> Linked | None:
+    """Settle objects and build the graph that the solver runs on; ``None`` where nothing can be at fault."""
     return _Linker(lowering).link()
 
 
@@ -620,8 +621,10 @@ class _Linker:
 
     # -- the graph --------------------------------------------------------------------------------------------------
 
-    def link(self) -> Linked:
+    def link(self) -> Linked | None:
         low = self.low
+        if not self.scalers:
+            return None
         self.enabled = {scaler: Atom(low.enabled(low.keys[scaler], scaler.text), Truthy()) for scaler in self.scalers}
         learned = {node.op.atom.subject for node in self.graph.nodes if isinstance(node.op, Learn)}
         tested = {guard.atom.subject for out in self.graph.edges for edge in out for guard in edge.guards}
@@ -639,6 +642,8 @@ class _Linker:
         self._relate_switches()
         given = set(self._insert_given())
         ops = [self.op(node.op) if isinstance(node.op, Draft) else node.op for node in self.graph.nodes]
+        if not any(isinstance(ops[index], JUDGED) for index, _ in self.drafts):
+            return None  # As most functions are that only seem to train: the rest is what takes the time.
         result = Graph()
         for node, op in zip(self.graph.nodes, ops):
             result.add(op, node.place)
@@ -648,6 +653,8 @@ class _Linker:
             for node, op, out in zip(self.graph.nodes, ops, self.graph.edges)
         ]
         result = _reduce(result, low.flags)
+        if not any(isinstance(node.op, JUDGED) for node in result.nodes):
+            return None
         updated = {node.op.scaler for node in result.nodes if isinstance(node.op, Update)}
         clears = {o for node in result.nodes if isinstance(node.op, ZeroGrad) for o in node.op.optimizers}
         made = {args[0] for name in ("new_optimizer", "new_instance") for args in self._named(name)}

@@ -763,10 +763,8 @@ class Lowering(Calls):
         # The junction's own exit is taken behind a round only: rounds come back over `rounds`.
         rounds = self.graph.add(None, self.place)
         moved: list[tuple[int, Edge]] = []
-        for source, out in enumerate(self.graph.edges):
-            for edge in out:
-                if edge.target == junction and (source, edge.guards) not in {(s, g) for s, g, _ in entry}:
-                    moved.append((source, edge))
+        for source in range(junction, len(self.graph.edges)):  # What lies in the loop was made after its junction.
+            moved.extend((source, edge) for edge in self.graph.edges[source] if edge.target == junction)
         for source, edge in moved:
             self.graph.edges[source].remove(edge)
             self.graph.connect(source, Edge(rounds, edge.guards, edge.doubt))

@@ -268,3 +268,17 @@ Op = Union[
 
 #: The classes of all operations.
 OPERATIONS: tuple[type, ...] = get_args(Op)
+
+#: Where a fault can show, or a scaler be in use. What has none of these is not explored.
+JUDGED: tuple[type, ...] = (
+    Backward,
+    Unscale,
+    Clip,
+    Edit,
+    Read,
+    ScalerStep,
+    OptimizerStep,
+    Update,
+    CompareReturnedNorm,
+    RaiseOnNonfinite,
+)

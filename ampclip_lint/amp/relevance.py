@@ -86,7 +86,7 @@ class Relevance:
 
     def _dispatches(self, info: FunctionInfo) -> bool:
         """Whether it calls what it got from a collection, other than from a table of functions outside the program."""
-        return info.dispatches and not all(self._is_outside(table, info.module) for table in info.dispatches)
+        return bool(info.dispatches) and not all(self._is_outside(table, info.module) for table in info.dispatches)
 
     def _is_outside(self, table: str, module: ModuleIndex) -> bool:
         meaning = self._program.meaning(table, module)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ampclip_lint.flow.facts import Atom
 from ampclip_lint.records import dataclass
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """An atom that has the value `holds` whenever the edge is taken."""
 
     atom: Atom
@@ -22,8 +21,7 @@ class Guard:
         return str(self.atom) if self.holds else f"not ({self.atom})"
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """An arc. `guards` are assumed when it is taken; `doubt` says why a path over it is no definite witness."""
 
     target: int
