@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Collection, Iterator
+from io import TextIOBase
 
 from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex
 
 #: A function that mentions one of these takes part in loss scaling.
 SEEDS = frozenset({"unscale_", "GradScaler", "get_scale", "ShardedGradScaler"})
 
-#: Methods that modules of torch, dicts and lists, files and models of other libraries have too: called on something
-#: whose class is not known, they are those of a class only where the caller speaks of it.
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+#: Methods that modules of torch, loggers, files and models of other libraries have too, and those of Python's own
+#: types: called on something whose class is not known, they are those of a class only where the caller speaks of it.
 _COMMON = frozenset(
     [
         "add",
-        "append",
         "apply",
         "build",
         "clear",
         "close",
         "copy",
+        "critical",
+        "debug",
+        "error",
         "eval",
         "evaluate",
-        "extend",
+        "exception",
         "fit",
         "flush",
         "forward",
-        "get",
+        "info",
         "init",
         "insert",
-        "items",
-        "keys",
         "load",
         "load_state_dict",
+        "log",
         "next",
         "open",
-        "pop",
         "predict",
         "process",
         "put",
@@ -53,11 +60,11 @@ _COMMON = frozenset(
         "stop",
         "to",
         "train",
-        "update",
-        "values",
+        "warn",
+        "warning",
         "write",
     ]
-)
+).union(*(filter(_is_public, dir(kind)) for kind in (str, bytes, list, dict, set, float, TextIOBase)))
 
 
 def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
@@ -112,15 +119,21 @@ class Callees:
             own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
             foreign = name in _COMMON and "" not in receivers
             bare = name in info.called_bare
+            # ``parse(text)`` is no call of a method, unless that has been put under a name here.
+            alone = receivers == {""} and self._is_bound_outside(name, info.module)
             for callee in self._program.named(name):
                 if bare and callee.needs_arguments:
                     continue  # ``net.train()`` is no call of ``train(self, data)``.
+                if not self._program.may_meet(info.module, callee.module):
+                    continue
                 if callee.owner is not None and callee.name == name:
+                    if alone:
+                        continue
                     if own and info.owner is not None and not self._program.are_related(info.owner, callee.owner):
                         continue
                     if foreign and not own and not self._program.mentions_family(info.module, callee.owner):
                         continue
-                elif own or not _is_in_sight(callee, name, receivers, info.module):
+                elif own or not self._is_in_sight(callee, name, receivers, info.module):
                     continue
                 yield callee
 
@@ -128,6 +141,28 @@ class Callees:
         """Whether a name is that of a module, or of something in one, that is not part of the program."""
         dotted = info.module.imports.get(receiver, ".")
         return not dotted.startswith(".") and not self._program.knows(dotted.partition(".")[0])
+
+    @staticmethod
+    def _is_bound_outside(name: str, module: ModuleIndex) -> bool:
+        """Whether a bare name means something at the top level of a module, or to Python itself."""
+        return name in module.imports or name in module.functions or name in module.classes or hasattr(builtins, name)
+
+    def _is_in_sight(self, callee: FunctionInfo, name: str, receivers: Collection[str], module: ModuleIndex) -> bool:
+        """Whether a module's code can mean a function or class by its bare name, or as something of what it imports."""
+        if "" in receivers and (callee.module is module or module.stars or self._imports(callee, name, module)):
+            return True
+        imported = (module.imports[receiver] for receiver in receivers if receiver in module.imports)
+        return any(dotted.startswith(".") or set(dotted.split(".")) & set(callee.module.parts) for dotted in imported)
+
+    def _imports(self, callee: FunctionInfo, name: str, module: ModuleIndex) -> bool:
+        """Whether what a module imports under a name is a function, or the class that has it as its method."""
+        if name not in module.imports:
+            return False
+        meaning = self._program.resolve(module.imports[name], module)
+        if isinstance(meaning, (FunctionInfo, ClassInfo)):
+            return meaning in (callee, callee.owner)
+        head = module.imports[name].partition(".")[0]
+        return not head or head in callee.module.parts
 
 
 class CallGraph:
@@ -184,14 +219,6 @@ class CallGraph:
                 outermost.append(current)
             found.extend(dict.fromkeys(fresh))
         return outermost[::-1]
-
-
-def _is_in_sight(callee: FunctionInfo, name: str, receivers: Collection[str], module: ModuleIndex) -> bool:
-    """Whether a module's code can mean a function or class by its bare name, or as something of what it imports."""
-    if "" in receivers and (callee.module is module or name in module.imports or module.stars):
-        return True
-    imported = (module.imports[receiver] for receiver in receivers if receiver in module.imports)
-    return any(dotted.startswith(".") or set(dotted.split(".")) & set(callee.module.parts) for dotted in imported)
 
 
 def _is_method(owner: ClassInfo, name: str) -> bool:

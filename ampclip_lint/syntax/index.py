@@ -335,6 +335,8 @@ class ModuleIndex:
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.imports: dict[str, str] = {}
+        self.heads: set[str] = set()
+        """What the dotted names of all imports begin with; of relative ones, what they name."""
         self.stars: list[str] = []
         self.assigned: dict[str, list[ast.stmt]] = {}
         self.everything: list[FunctionInfo] = []
@@ -392,12 +394,14 @@ class ModuleIndex:
                 self._collect(node.body, cls, outer, f"{prefix}{node.name}.")
             elif isinstance(node, ast.Import):
                 for alias in node.names:
+                    self.heads.add(alias.name.partition(".")[0])
                     if alias.asname:
                         self.imports[alias.asname] = alias.name
                     else:
                         self.imports[alias.name.split(".")[0]] = alias.name.split(".")[0]
             elif isinstance(node, ast.ImportFrom):
                 base = self._absolute(node)
+                self.heads.update(base.split(".")[: None if node.level else 1])
                 for alias in node.names:
                     if alias.name == "*":
                         self.stars.append(base)
@@ -464,6 +468,51 @@ class ProgramIndex:
     def knows(self, name: str) -> bool:
         """Whether a folder or file of the program has this name, so that an import that begins with it may mean it."""
         return name in self._parts
+
+    @cached_property
+    def _places(self) -> dict[ModuleIndex, int]:
+        """Each module with the number of the place that it lies in: a file or folder where the paths of all part."""
+        numbers: dict[str, int] = {}
+        return {m: numbers.setdefault(m.parts[self._shared], len(numbers)) for m in self.modules}
+
+    @cached_property
+    def _shared(self) -> int:
+        """So many folders have all paths in common."""
+        shared = 0
+        while all(len(module.parts) > shared + 1 for module in self.modules):
+            if len({module.parts[shared] for module in self.modules}) > 1:
+                break
+            shared += 1
+        return shared
+
+    @cached_property
+    def _importers(self) -> list[int]:
+        """For each place the places that import it, itself and by way of others included, as bits."""
+        heads: dict[int, set[str]] = {}
+        tops: dict[int, set[str]] = {}
+        for module, place in self._places.items():
+            heads.setdefault(place, set()).update(module.heads)
+            # What can be imported by a name of its own lies at the top, or in the one folder that is there.
+            inside = [part for part in module.parts[self._shared :] if part not in ("src", "lib", "python")]
+            tops.setdefault(place, set()).update(inside[:2])
+        importers = [1 << place for place in range(len(heads))]
+        imported = {one: [other for other in tops if heads[one] & tops[other]] for one in heads}
+        grown = True
+        while grown:
+            grown = False
+            for one, others in imported.items():
+                for other in others:
+                    if importers[one] & ~importers[other]:
+                        importers[other] |= importers[one]
+                        grown = True
+        return importers
+
+    def may_meet(self, one: ModuleIndex, other: ModuleIndex) -> bool:
+        """Whether some module imports both, by way of others or not, so that one may get objects of the other."""
+        places = self._places
+        if one not in places or other not in places:
+            return True  # Models may meet anything.
+        return bool(self._importers[places[one]] & self._importers[places[other]])
 
     @cached_property
     def _families(self) -> dict[ClassInfo, ClassInfo]:
