@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import filterfalse
 from pathlib import PurePath
 from typing import Protocol
 
 from ampclip_lint.records import dataclass
+from ampclip_lint.syntax.outside import is_outside
 from ampclip_lint.syntax.source import SourceFile
 
 #: A bare name that more functions have says nothing of what it does.
@@ -467,7 +469,7 @@ class ProgramIndex:
 
     def knows(self, name: str) -> bool:
         """Whether a folder or file of the program has this name, so that an import that begins with it may mean it."""
-        return name in self._parts
+        return name in self._parts and not is_outside(name)
 
     @cached_property
     def _places(self) -> dict[ModuleIndex, int]:
@@ -496,7 +498,9 @@ class ProgramIndex:
             inside = [part for part in module.parts[self._shared :] if part not in ("src", "lib", "python")]
             tops.setdefault(place, set()).update(inside[:2])
         importers = [1 << place for place in range(len(heads))]
-        imported = {one: [other for other in tops if heads[one] & tops[other]] for one in heads}
+        imported = {
+            one: [other for other in tops if set(filterfalse(is_outside, heads[one])) & tops[other]] for one in heads
+        }
         grown = True
         while grown:
             grown = False
@@ -565,6 +569,8 @@ class ProgramIndex:
         return self._found[key]
 
     def _find(self, name: str, importer: ModuleIndex | None) -> ModuleIndex | None:
+        if is_outside(name):
+            return None
         models = self.models
         if models is not None and (model := models.overriding(name)) is not None:
             return model

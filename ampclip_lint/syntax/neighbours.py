@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ampclip_lint.syntax import prefilter
+from ampclip_lint.syntax.outside import is_outside
 from ampclip_lint.syntax.reading import FileProblem, Found, display_name, read_bytes
 
 #: So many files are followed; a run over more is a run over a folder.
@@ -129,6 +130,8 @@ class _Walk:
         level = len(dotted) - len(bare)
         parts = bare.split(".") if bare else []
         if not level:
+            if is_outside(bare):
+                return None
             return next(filter(None, (self._module(root, parts) for root in self._roots_of(folder))), None)
         for _ in range(level - 1):
             folder = os.path.dirname(folder)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 
+from ampclip_lint.syntax.outside import is_outside
+
 #: Wrappers of a scaler that the engine has models of: all words of a row say that a file may use one.
 _MODELLED = (
     (b"NativeScaler",),
@@ -555,7 +557,7 @@ class _Modules:
 
     def _named(self, folder: tuple[str, ...], dotted: str) -> frozenset[int]:
         """The modules that `dotted` may mean in a file of that folder."""
-        if not dotted.startswith(".") and not self._ending_in(dotted):
+        if not dotted.startswith(".") and (is_outside(dotted) or not self._ending_in(dotted)):
             return frozenset()
         found = self._by_name.get((folder, dotted))
         if found is None:
