@@ -653,7 +653,7 @@ def analyse_program(
     modelled = {module: stands.used_by(module) for module in modules}
 
     def takes_part(info: FunctionInfo) -> bool:
-        return speaks_of_scaling(info) or bool(info.words & modelled[info.module])
+        return speaks_of_scaling(info) or bool(modelled[info.module] and info.words & modelled[info.module])
 
     functions: list[FunctionAnalysis] = []
     if roots is not None:

@@ -76,6 +76,8 @@ def every_function(program: ProgramIndex) -> Iterator[FunctionInfo]:
 
 def speaks_of_scaling(info: FunctionInfo) -> bool:
     """Whether a function takes part in loss scaling by its own words."""
+    if info not in info.module.holding("cale"):
+        return False  # The four letters are in all of the words that count, and not in most functions.
     words = info.words
     if words & SEEDS:
         return True
@@ -97,6 +99,8 @@ class Callees:
     def __init__(self, program: ProgramIndex) -> None:
         self._program = program
         self._known: dict[FunctionInfo, tuple[FunctionInfo, ...]] = {}
+        self._named: dict[tuple[FunctionInfo, str], tuple[FunctionInfo, ...]] = {}
+        self._callers: dict[FunctionInfo, tuple[FunctionInfo, ...]] = {}
 
     @staticmethod
     def of(program: ProgramIndex) -> Callees:
@@ -107,35 +111,62 @@ class Callees:
         return known
 
     def called_by(self, info: FunctionInfo) -> tuple[FunctionInfo, ...]:
+        """What a function may call."""
         known = self._known.get(info)
         if known is None:
-            known = self._known[info] = tuple(self._look_up(info))
+            found = (callee for name in info.callers_of for callee in self._called_as(name, info))
+            known = self._known[info] = tuple(found)
         return known
 
-    def _look_up(self, info: FunctionInfo) -> Iterator[FunctionInfo]:
-        for name, receivers in info.callers_of.items():
-            if all(self._is_outside(receiver, info) for receiver in receivers):
+    def callers(self, callee: FunctionInfo) -> tuple[FunctionInfo, ...]:
+        """The functions that may call one, in the order of the program. Only those are read that mention its name."""
+        known = self._callers.get(callee)
+        if known is None:
+            names = [callee.name]
+            if callee.owner is not None and callee in callee.owner.entries:
+                names.append(callee.owner.name)
+            names = [name for name in names if callee in self._program.named(name)]
+            known = self._callers[callee] = tuple(
+                info
+                for module in self._program.modules
+                if names and self._program.may_meet(module, callee.module)
+                for info in dict.fromkeys(info for name in names for info in module.mentioning(name))
+                if any(name in info.callers_of and callee in self._called_as(name, info) for name in names)
+            )
+        return known
+
+    def _called_as(self, name: str, info: FunctionInfo) -> tuple[FunctionInfo, ...]:
+        """What a function may call by one name."""
+        known = self._named.get((info, name))
+        if known is None:
+            known = self._named[info, name] = tuple(self._look_up(name, info))
+        return known
+
+    def _look_up(self, name: str, info: FunctionInfo) -> Iterator[FunctionInfo]:
+        candidates = self._program.named(name)
+        receivers = info.callers_of[name]
+        if not candidates or all(self._is_outside(receiver, info) for receiver in receivers):
+            return
+        own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
+        foreign = name in _COMMON and "" not in receivers
+        bare = name in info.called_bare
+        # ``parse(text)`` is no call of a method, unless that has been put under a name here.
+        alone = receivers == {""} and self._is_bound_outside(name, info.module)
+        for callee in candidates:
+            if bare and callee.needs_arguments:
+                continue  # ``net.train()`` is no call of ``train(self, data)``.
+            if not self._program.may_meet(info.module, callee.module):
                 continue
-            own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
-            foreign = name in _COMMON and "" not in receivers
-            bare = name in info.called_bare
-            # ``parse(text)`` is no call of a method, unless that has been put under a name here.
-            alone = receivers == {""} and self._is_bound_outside(name, info.module)
-            for callee in self._program.named(name):
-                if bare and callee.needs_arguments:
-                    continue  # ``net.train()`` is no call of ``train(self, data)``.
-                if not self._program.may_meet(info.module, callee.module):
+            if callee.owner is not None and callee.name == name:
+                if alone:
                     continue
-                if callee.owner is not None and callee.name == name:
-                    if alone:
-                        continue
-                    if own and info.owner is not None and not self._program.are_related(info.owner, callee.owner):
-                        continue
-                    if foreign and not own and not self._program.mentions_family(info.module, callee.owner):
-                        continue
-                elif own or not self._is_in_sight(callee, name, receivers, info.module):
+                if own and info.owner is not None and not self._program.are_related(info.owner, callee.owner):
                     continue
-                yield callee
+                if foreign and not own and not self._program.mentions_family(info.module, callee.owner):
+                    continue
+            elif own or not self._is_in_sight(callee, name, receivers, info.module):
+                continue
+            yield callee
 
     def _is_outside(self, receiver: str, info: FunctionInfo) -> bool:
         """Whether a name is that of a module, or of something in one, that is not part of the program."""
@@ -172,15 +203,12 @@ class CallGraph:
         self.takes_part = takes_part
         self.everything = list(every_function(program))
         self._order = {info: index for index, info in enumerate(self.everything)}
-        self._called_by = Callees.of(program).called_by
-        self._callers: dict[FunctionInfo, list[FunctionInfo]] = {}
-        for info in self.everything:
-            for callee in self._called_by(info):
-                self._callers.setdefault(callee, []).append(info)
+        callees = Callees.of(program)
+        self._called_by, self._callers = callees.called_by, callees.callers
         leading = {info for info in self.everything if takes_part(info)}
         pending = list(leading)
         while pending:
-            for caller in self._callers.get(pending.pop(), ()):
+            for caller in self._callers(pending.pop()):
                 if caller not in leading and not isinstance(caller.node, ast.Module):
                     leading.add(caller)
                     pending.append(caller)
@@ -193,7 +221,7 @@ class CallGraph:
             for info in self.everything
             if info in self._leading
             and info.outer is None
-            and not any(caller in self._leading and caller is not info for caller in self._callers.get(info, ()))
+            and not any(caller in self._leading and caller is not info for caller in self._callers(info))
         ]
 
     def below(self, info: FunctionInfo) -> list[FunctionInfo]:
@@ -211,7 +239,7 @@ class CallGraph:
         for current in found:
             fresh = [
                 caller
-                for caller in self._callers.get(current, ())
+                for caller in self._callers(current)
                 if caller.module is info.module and caller in self._leading and caller.outer is None
                 if caller not in read and caller not in found and not isinstance(caller.node, ast.Module)
             ]

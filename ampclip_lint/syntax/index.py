@@ -6,7 +6,9 @@ Names are resolved here, by import tables; the concrete syntax of a function is 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -342,6 +344,7 @@ class ModuleIndex:
         self.stars: list[str] = []
         self.assigned: dict[str, list[ast.stmt]] = {}
         self.everything: list[FunctionInfo] = []
+        self._holding: dict[str, frozenset[FunctionInfo]] = {}
         self.body = FunctionInfo(self, "<module>", "<module>", tree)
         self._collect(tree.body, None, None, "")
         for node in _own_nodes(tree):
@@ -365,6 +368,61 @@ class ModuleIndex:
     def lines(self) -> list[str]:
         # As the parser counts: form feeds and other separators inside a line do not end it.
         return [f"{line}\n" for line in self.file.text.split("\n")]
+
+    def mentioning(self, word: str) -> list[FunctionInfo]:
+        """The functions in whose text a word stands, the body of the module among them, in order."""
+        return self._around(self._rows_with(word)) if word in self._vocabulary else []
+
+    def holding(self, letters: str) -> frozenset[FunctionInfo]:
+        """The functions in whose text some letters stand, be it within a word, and the body of the module."""
+        found = self._holding.get(letters)
+        if found is None:
+            found = self._holding[letters] = frozenset(self._around(self._rows_with(letters, whole=False)))
+        return found
+
+    def _around(self, rows: list[int]) -> list[FunctionInfo]:
+        """The functions that have one of these lines."""
+        if not rows:
+            return []
+        found = [self.body]
+        for info, first, last in self._extents:
+            at = bisect_left(rows, first)
+            if at < len(rows) and rows[at] <= last:
+                found.append(info)
+        return found
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        """Every word of the text, comments and strings included."""
+        return frozenset(re.findall(r"\w+", self.file.text))
+
+    def _rows_with(self, letters: str, whole: bool = True) -> list[int]:
+        """The numbers of the lines with some letters; as a `whole` word, where they are no part of another one."""
+        text, starts = self.file.text, self._starts
+        found = []
+        at = text.find(letters)
+        while at >= 0:
+            end = at + len(letters)
+            around = text[max(at - 1, 0) : at] + text[end : end + 1] if whole else ""
+            if not any(character.isalnum() or character == "_" for character in around):
+                found.append(bisect_right(starts, at))
+            at = text.find(letters, end)
+        return found
+
+    @cached_property
+    def _extents(self) -> list[tuple[FunctionInfo, int, int]]:
+        """Each function with its first line, decorators included, and its last one."""
+        found = []
+        for info in self.everything:
+            assert not isinstance(info.node, ast.Module)
+            first = min((info.node.lineno, *(decorator.lineno for decorator in info.node.decorator_list)))
+            found.append((info, first, info.node.end_lineno or first))
+        return found
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the lines begin, as the parser counts them."""
+        return [0, *(match.end() for match in re.finditer("\n", self.file.text))]
 
     def _collect(
         self, body: Sequence[ast.stmt], owner: ClassInfo | None, outer: FunctionInfo | None, prefix: str
