@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ampclip_lint.amp.builder import Draft, Place, TooLarge
+from ampclip_lint.amp.builder import ConstructorTooLarge, Draft, Place, TooLarge
 from ampclip_lint.amp.callgraph import CallGraph, every_function, handles_gradients, speaks_of_scaling
 from ampclip_lint.amp.cycles import on_cycles
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
@@ -44,7 +44,7 @@ from ampclip_lint.flow.graph import Node
 from ampclip_lint.flow.solver import WORLDS_APART, Exploration, Visit, solve
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.concrete import Unreadable
-from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, parse
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, parse
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
@@ -745,11 +745,7 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     """Lower, link, solve and judge one root."""
     result = FunctionAnalysis(info)
     try:
-        lowering = Lowering(program)
-        lowering.lower_root(info, endless=False)
-        if info.self_name is not None and _makes_one_step(lowering):
-            lowering = Lowering(program)
-            lowering.lower_root(info, endless=True)
+        lowering = _lowered(info, program)
     except TooLarge:
         result.too_large = True
         result.gaps.append(Gap(result.span, f"`{result.name}` is too large to follow with all that it calls"))
@@ -780,6 +776,24 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
         )
     result.find_faults()
     return result
+
+
+def _lowered(info: FunctionInfo, program: ProgramIndex) -> Lowering:
+    """One root with all that it calls. Where what makes its object is too large, the object is as if it were given;
+    that is the same for all methods.
+    """
+    oversized: set[ClassInfo | None] = program.__dict__.setdefault("_oversized", set())
+    constructs = info.owner not in oversized
+    try:
+        lowering = Lowering(program, constructs=constructs)
+        lowering.lower_root(info, endless=False)
+        if info.self_name is not None and _makes_one_step(lowering):
+            lowering = Lowering(program, constructs=constructs)
+            lowering.lower_root(info, endless=True)
+    except ConstructorTooLarge:
+        oversized.add(info.owner)
+        return _lowered(info, program)
+    return lowering
 
 
 def _explored(domain: GradScalerDomain) -> Exploration[State]:

@@ -75,6 +75,10 @@ class TooLarge(Exception):
     """The budget for one function's graph is used up."""
 
 
+class ConstructorTooLarge(TooLarge):
+    """What makes the object of a method uses it up alone."""
+
+
 @dataclass(eq=False)
 class Frame:
     """One activation of a function: `path` are the calls that lead to it."""

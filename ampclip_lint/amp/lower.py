@@ -9,7 +9,19 @@ from typing import Any
 import libcst as cst
 
 from ampclip_lint.amp import api
-from ampclip_lint.amp.builder import Dangling, Draft, Env, Flow, Frame, Phi, Scope, any_of, unit_of
+from ampclip_lint.amp.builder import (
+    ConstructorTooLarge,
+    Dangling,
+    Draft,
+    Env,
+    Flow,
+    Frame,
+    Phi,
+    Scope,
+    TooLarge,
+    any_of,
+    unit_of,
+)
 from ampclip_lint.amp.calls import Calls, uses_as_optimizers
 from ampclip_lint.amp.units import PLAIN, Inverse, Stored
 from ampclip_lint.amp.values import (
@@ -58,10 +70,13 @@ class Filtered:
 
 
 class Lowering(Calls):
-    """Lowers one root function, with everything that it calls, to one graph."""
+    """Lowers one root function, with everything that it calls, to one graph; if it `constructs`, also what makes the
+    object of a method.
+    """
 
-    def __init__(self, program: object) -> None:
+    def __init__(self, program: object, *, constructs: bool = True) -> None:
         super().__init__(program)
+        self.constructs = constructs
         self.loop_changes: dict[Hashable, dict[Key, list[Value]]] = {}
         self.root: FunctionInfo | None = None
         self.switches: list[tuple[str, range, range]] = []
@@ -1085,13 +1100,17 @@ class Lowering(Calls):
         """What the instance's attributes are: from ``__init__``, then from the other methods that set them."""
         assert info.owner is not None
         key = self.key_of(instance)
-        self.construct(info.owner, instance, None, None)
+        if self.constructs:
+            try:
+                self.construct(info.owner, instance, None, None)
+            except TooLarge as error:
+                raise ConstructorTooLarge from error
         if self.dead:
             self.flow = Flow([(0, (), "")], self.flow.env)
         reassigned: dict[str, list[tuple[FunctionInfo, ast.stmt]]] = {}
         for cls in self.program.mro(info.owner):
             for method in cls.methods.values():
-                if method.name == "__init__" or method.self_name is None:
+                if (method.name == "__init__" and self.constructs) or method.self_name is None:
                     continue
                 for node in ast.walk(method.node):
                     for target in _attribute_targets(node, method.self_name):

@@ -80,7 +80,7 @@ class Relevance:
         words = info.words & _WORDS
         if words & _COMMON:
             words -= _COMMON - info.called_or_passed
-        if "update" in words and info.updates_containers:
+        if "update" in words and info.updates_no_scaler:
             words -= {"update"}
         return bool(words) or any("clip" in word for word in info.calls) or self._dispatches(info)
 

@@ -120,9 +120,10 @@ class FunctionInfo:
         return len(positional) > len(spec.defaults) or None in spec.kw_defaults
 
     @cached_property
-    def updates_containers(self) -> bool:
-        """Whether everything that it calls `update` on is a dict or a set, by what it or its class does with it, or by
-        what `update` is given: a dict, keywords, several things.
+    def updates_no_scaler(self) -> bool:
+        """Whether everything that it calls `update` on is a dict or a set, by what it or its class does with it or by
+        what `update` is given, or else something that it got from a call, as a progress bar: a function of the program
+        that gives a scaler takes part by itself.
         """
         containers = {"__dict__"}
         if not isinstance(self.node, ast.Module) and self.node.args.kwarg is not None:
@@ -134,8 +135,10 @@ class FunctionInfo:
         for node in ast.walk(self.node):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_text(node.slice):
                 containers.add(node.value.id)
-            elif isinstance(node, ast.Assign) and _makes_container(node.value):
+            elif isinstance(node, ast.Assign) and (_makes_container(node.value) or _calls_no_scaler(node.value)):
                 containers.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.withitem) and _calls_no_scaler(node.context_expr):
+                containers.update({node.optional_vars.id} if isinstance(node.optional_vars, ast.Name) else ())
             elif isinstance(node, ast.Attribute) and node.attr == "update":
                 updated.append(node)
             elif isinstance(node, ast.Call) and _is_given_a_dict(node):
@@ -789,6 +792,11 @@ def _makes_container(node: ast.expr) -> bool:
             "Counter",
         )
     return isinstance(node, (ast.Dict, ast.DictComp, ast.Set, ast.SetComp))
+
+
+def _calls_no_scaler(node: ast.expr) -> bool:
+    """Whether an expression calls something that is not called after a scaler."""
+    return isinstance(node, ast.Call) and "caler" not in (dotted(node.func) or "caler")
 
 
 def _is_given_a_dict(call: ast.Call) -> bool:
