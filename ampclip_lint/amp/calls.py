@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from functools import reduce
 from typing import Any
 
 import libcst as cst
@@ -504,9 +505,11 @@ class Calls(Expressions):
             if cls is not None:
                 self.classes_of[symbol.key] = cls
         if self.repeats and self.frame.caller is self.repeats[-1]:
-            if frame.info.counts_by(name):
-                self._void(symbol.key)  # Called again, it gets another number.
-            elif frame.info.passes_by(name):
+            counted = frame.info.counted_in(name)
+            for way in sorted(counted):
+                # Called again, it gets another number; what else an object holds may well be the same.
+                self._void(reduce(lambda key, attribute: ("attr", key, attribute), way, symbol.key))
+            if not counted and frame.info.passes_by(name):
                 self._void(symbol.key, rises=True)
         if frame.caller is not None and frame.caller.caller is None and frame.info is frame.caller.info:
             return self._from_its_maker(frame, name) or symbol

@@ -151,13 +151,28 @@ class FunctionInfo:
 
         return all(call in told or is_container(call.value) for call in updated if isinstance(call, ast.Attribute))
 
-    def counts_by(self, name: str) -> bool:
-        """Whether a name, or something that it holds, is divided with remainder, as the number of a batch is."""
+    def counted_in(self, name: str) -> frozenset[tuple[str, ...]]:
+        """What a name holds, as attributes of attributes, that is divided with remainder, as the number of a batch is;
+        the empty way is the name itself.
+        """
+        found: set[tuple[str, ...]] = set()
+        made: dict[str, list[ast.expr]] = {}
+        pending: list[tuple[ast.AST, tuple[str, ...]]] = []
         for node in ast.walk(self.node):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-                if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.left)):
-                    return True
-        return False
+                pending.append((node.left, ()))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                made.setdefault(node.targets[0].id, []).append(node.value)
+        while pending:
+            current, way = pending.pop()
+            if isinstance(current, ast.Attribute):
+                pending.append((current.value, (current.attr, *way)))
+            elif isinstance(current, ast.Name):
+                found.update({way} if current.id == name else ())
+                pending.extend((value, ()) for value in (() if way else made.pop(current.id, ())))
+            else:
+                pending.extend((child, ()) for child in ast.iter_child_nodes(current))
+        return frozenset(found)
 
     def passes_by(self, name: str) -> bool:
         """Whether a name is compared with another one that it has passed or not, as the number of a step is."""
