@@ -178,6 +178,11 @@ class Text:
         return self._lines
 
     @cached_property
+    def imported(self) -> frozenset[bytes]:
+        """The words of the lines with its imports."""
+        return frozenset(self.lines.translate(_SPACED).split())
+
+    @cached_property
     def imports(self) -> list[tuple[str, str, str]]:
         return imports_of(self.lines)
 
@@ -211,14 +216,18 @@ class Text:
         return found
 
     @cached_property
+    def codes(self) -> dict[str, bytes]:
+        """The code of each definition, without comments and strings."""
+        return {name: _code(b"\n".join(pieces)) for name, pieces in self.definitions.items()}
+
+    @cached_property
     def words(self) -> dict[str, frozenset[str]]:
         """The words of each definition."""
-        found = {}
-        for name, pieces in self.definitions.items():
-            code = b"\n".join(pieces)
-            # To import a name is not to use it.
-            found[name] = _words(code if name else re.sub(_IMPORT, b"", _closed(code)))
-        return found
+        # To import a name is not to use it.
+        return {
+            name: _words(code if name else _code(re.sub(_IMPORT, b"", _closed(b"\n".join(self.definitions[""])))))
+            for name, code in self.codes.items()
+        }
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -275,16 +284,12 @@ class Text:
         for name, pieces in self.definitions.items():
             lists = [bases for piece in pieces for bases in re.findall(_BASES, _closed(piece))]
             if lists:
-                found[name] = _words(b" ".join(lists))
+                found[name] = _words(_code(b" ".join(lists)))
         return found
 
     @cached_property
     def _handling(self) -> frozenset[str]:
-        own = {
-            name
-            for name, pieces in self.definitions.items()
-            if name and any(re.search(_HELP, _code(piece)) for piece in pieces)
-        }
+        own = {name for name, code in self.codes.items() if name and is_helper(code) and re.search(_HELP, code)}
         return self.leading(own) | own
 
     def handles_gradients(self, name: str) -> bool:
@@ -342,8 +347,9 @@ def _code(piece: bytes) -> bytes:
     return re.sub(_PROSE, b"", piece)
 
 
-def _words(piece: bytes) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W\d]\w*", _code(piece).decode("utf-8", "replace")))
+def _words(code: bytes) -> frozenset[str]:
+    """The words of a text without prose, numbers among them."""
+    return frozenset(code.translate(_SPACED).decode("utf-8", "replace").split())
 
 
 def select(files: Sequence[tuple[str, bytes]], wrappers: Collection[bytes] = ()) -> list[int]:
@@ -401,7 +407,7 @@ def _above(
 
     for index, file in enumerate(modules.files):
         # Most files name none of them: that is seen faster than what they import is looked up.
-        if index in leading or tokens.isdisjoint(file.lines.translate(_SPACED).split()):
+        if index in leading or tokens.isdisjoint(file.imported):
             continue
         begin: set[str] = set()
         for dotted, name, bound in file.imports:
@@ -409,7 +415,7 @@ def _above(
                 continue
             for module in (whole := modules.whole(file, dotted, name)):
                 if given := given_by(module):
-                    begin |= given & (_words(file.data) if name == "*" else file.members(bound.partition(".")[0]))
+                    begin |= given & (_words(_code(file.data)) if name == "*" else file.members(bound.partition(".")[0]))
             if not whole and leads(modules.named_in(file, dotted, name)):
                 begin.add(bound)
         names = file.leading(begin)
