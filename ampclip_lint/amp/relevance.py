@@ -82,7 +82,9 @@ class Relevance:
             words -= _COMMON - info.called_or_passed
         if "update" in words and info.updates_no_scaler:
             words -= {"update"}
-        return bool(words) or any("clip" in word for word in info.calls) or self._dispatches(info)
+        return bool(
+            words or any("clip" in word for word in info.calls) or info.calls_what_it_got or self._dispatches(info)
+        )
 
     def _dispatches(self, info: FunctionInfo) -> bool:
         """Whether it calls what it got from a collection, other than from a table of functions outside the program."""

@@ -110,6 +110,20 @@ class FunctionInfo:
                 given.add(name)
         return frozenset(self.calls) - given
 
+    @property
+    def arguments(self) -> frozenset[str]:
+        """The names of its parameters."""
+        if isinstance(self.node, ast.Module):
+            return frozenset()
+        spec = self.node.args
+        return frozenset(a.arg for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+
+    @cached_property
+    def calls_what_it_got(self) -> bool:
+        """Whether it calls what its object was given: a step, a closure, a callback."""
+        given = self.owner.given if self.owner is not None else frozenset()
+        return any(name in given and self.self_name in receivers for name, receivers in self.callers_of.items())
+
     @cached_property
     def needs_arguments(self) -> bool:
         """Whether a call must give it something, beside the object that it is a method of."""
@@ -287,6 +301,17 @@ class ClassInfo:
                         value = getattr(node, "value", None)
                         (made if value is not None and _makes_container(value) else other).add(target.attr)
         return frozenset(made - other)
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The attributes that a method puts one of its arguments into, as it is."""
+        found: set[str] = set()
+        for method in self.methods.values():
+            arguments = method.arguments
+            for node in ast.walk(method.node):
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in arguments:
+                    found.update(target.attr for target in node.targets if isinstance(target, ast.Attribute))
+        return frozenset(found)
 
     @property
     def entries(self) -> list[FunctionInfo]:

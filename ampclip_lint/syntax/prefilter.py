@@ -415,7 +415,9 @@ def _above(
                 continue
             for module in (whole := modules.whole(file, dotted, name)):
                 if given := given_by(module):
-                    begin |= given & (_words(_code(file.data)) if name == "*" else file.members(bound.partition(".")[0]))
+                    begin |= given & (
+                        _words(_code(file.data)) if name == "*" else file.members(bound.partition(".")[0])
+                    )
             if not whole and leads(modules.named_in(file, dotted, name)):
                 begin.add(bound)
         names = file.leading(begin)
