@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import libcst as cst
 
 from ampclip_lint.amp.builder import ConstructorTooLarge, Draft, Place, TooLarge
-from ampclip_lint.amp.callgraph import CallGraph, every_function, handles_gradients, speaks_of_scaling
+from ampclip_lint.amp.callgraph import CallGraph, every_function, speaks_of_scaling
 from ampclip_lint.amp.cycles import on_cycles
 from ampclip_lint.amp.faults import PRECEDENCE, Fault, FaultKind, Mark
 from ampclip_lint.amp.link import Linked, PresumeEnabled, link, live_variables
@@ -37,6 +36,7 @@ from ampclip_lint.amp.ops import (
     ZeroGrad,
 )
 from ampclip_lint.amp.protocol import Protocol, Step
+from ampclip_lint.amp.roots import Ahead, Told, all_roots
 from ampclip_lint.amp.units import Ref, ScaleOf, Stored, UnitExpr, leaves
 from ampclip_lint.diagnostics import Confidence, Position, Span
 from ampclip_lint.flow.facts import Atom, Facts, Forget, Residue, SetConstant, Shift, Subject
@@ -48,18 +48,9 @@ from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, Prog
 from ampclip_lint.syntax.prefilter import mentions_scaler
 from ampclip_lint.syntax.source import SourceFile
 
-#: So many roots of one file may be too large before the others are not tried, and so many that only call others.
-MAX_FAILURES = 3
-MAX_GLUE_FAILURES = 6
-
-
 _OF_MISSING_GRADIENTS = frozenset(
     {FaultKind.STEP_WITHOUT_GRADIENTS, FaultKind.CLIP_WITHOUT_GRADIENTS, FaultKind.UPDATE_WITHOUT_CHECK}
 )
-
-
-#: The words of a function that does more with a scaler than make it.
-_USES = frozenset({"backward", "unscale_", "step"})
 
 
 @dataclass(frozen=True)
@@ -206,6 +197,8 @@ class FunctionAnalysis:
     followed: set[FunctionInfo] = field(default_factory=set)
     """The functions that were read as part of it."""
     too_large: bool = False
+    elsewhere: Told | None = None
+    """What another process told of it; then there is nothing else."""
     tells: bool = True
     """Whether faults come with the path to them."""
     _marks: dict[int, list[tuple[Mark, Visit[State]]]] = field(default_factory=dict)
@@ -217,6 +210,8 @@ class FunctionAnalysis:
     @property
     def is_cut_off(self) -> bool:
         """Whether there were more paths than are followed."""
+        if self.elsewhere is not None:
+            return self.elsewhere.cut_off
         return self.exploration is not None and self.exploration.exhausted
 
     @property
@@ -226,6 +221,8 @@ class FunctionAnalysis:
     @property
     def worlds(self) -> int:
         """How many worlds were told apart; a whole budget of them where the function was too much."""
+        if self.elsewhere is not None:
+            return self.elsewhere.worlds
         if self.gaps:
             return WORLDS_APART
         return self.exploration.worlds if self.exploration is not None else 0
@@ -240,13 +237,25 @@ class FunctionAnalysis:
 
     def judged(self) -> set[FunctionInfo]:
         """The functions with an operation that some path reaches, of their own or of what they call."""
-        found: set[FunctionInfo] = set()
+        found: set[FunctionInfo] = set(self.elsewhere.judged) if self.elsewhere is not None else set()
         for site in self.sites(OPERATIONS):
             frame = site.node.place.frame if site.node.place is not None else None
             while frame is not None:
                 found.add(frame.info)
                 frame = frame.caller
         return found
+
+    def told(self) -> Told | None:
+        """What there is to say of it where nothing is wrong."""
+        if self._marks:
+            return None
+        gaps = tuple(
+            (s.filename, s.start.row, s.start.column, s.end.row, s.end.column, s.function, gap.message)
+            for gap in self.gaps
+            for s in (gap.span,)
+        )
+        followed, judged = frozenset(self.followed), frozenset(self.judged())
+        return Told(self.too_large, self.is_cut_off, self.worlds, gaps, followed, judged)
 
     def _keep_if_certain(self, index: int, visits: Sequence[Visit[State]]) -> None:
         """Gradients that were never made may be missing only because a loop's or a branch's condition is not
@@ -624,11 +633,13 @@ def analyse_program(
     entries: Collection[str] | None = None,
     models: Mapping[str, str] | None = None,
     roots: Collection[tuple[str, str]] | None = None,
+    jobs: int = 1,
 ) -> ProgramAnalysis:
     """
     Analyse files as one program; `only`: the qualified name of a function to read as the sole root; `entries`: the
     files whose functions are read for their own sake, by default all; `models`: texts that stand for modules, by their
-    dotted names; `roots`: the functions to read as roots, by file and name, if those are known.
+    dotted names; `roots`: the functions to read as roots, by file and name, if those are known; `jobs`: how many
+    processes may analyse. Of functions that others than this one analysed, only those with faults can be looked into.
     """
     modules: list[ModuleIndex] = []
     problems: list[SyntaxProblem] = []
@@ -671,62 +682,32 @@ def analyse_program(
         functions = [analyse_function(info, program) for info in wanted]
         _one_fault_a_site(functions)
         return ProgramAnalysis(functions, problems, program)
-    functions += _all_roots(program, CallGraph(program, takes_part), entries)
+    calls = CallGraph(program, takes_part)
+    ahead = Ahead(calls, partial(analyse_function, program=program), jobs)
+
+    def analyse(info: FunctionInfo) -> FunctionAnalysis:
+        known = ahead.take(info)
+        if isinstance(known, Told):
+            return _as_told(info, known)
+        return known if isinstance(known, FunctionAnalysis) else analyse_function(info, program)
+
+    functions += all_roots(calls, entries, analyse, _not_tried, ahead.look)
     _one_fault_a_site(functions)
     return ProgramAnalysis(functions, problems, program)
 
 
-def _all_roots(program: ProgramIndex, calls: CallGraph, entries: Collection[str] | None) -> Iterator[FunctionAnalysis]:
-    """
-    Every root with what it calls. Where that is too large, or has more paths than are followed, what it calls is a
-    root, too; where several of a file are too large (a suite of tests over one trainer), the rest of it is not tried.
-    """
-    covered: set[FunctionInfo] = set()
-    judged: set[FunctionInfo] = set()
-    tried: set[FunctionInfo] = set()
-    failed: Counter[ModuleIndex | str] = Counter()
-    wanted = [info for info in calls.roots() if entries is None or info.module.file.name in entries]
-    pending = deque(wanted)
-    while True:
-        while pending:
-            info = pending.popleft()
-            if info in covered:
-                continue
-            covered.add(info)
-            tried.add(info)
-            below = [callee for callee in calls.below(info) if callee not in covered]
-            own = "own" if calls.takes_part(info) or handles_gradients(info) else "glue"
-            if below and (failed[info.module] >= MAX_FAILURES or (own == "glue" and failed[own] >= MAX_GLUE_FAILURES)):
-                pending.extend(below)
-                if own == "own":
-                    reason = f"`{info.name}` was not tried: others of its file are too large"
-                    yield FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
-                continue
-            result = analyse_function(info, program)
-            if result.too_large or result.is_cut_off:
-                pending.extend(below)
-            else:
-                covered |= result.followed
-                judged |= result.judged()
-            if result.too_large:
-                failed.update((info.module, own))
-                if below and own == "glue":
-                    continue  # What it calls is read by itself, and nothing else is lost.
-            yield result
-        # What only seems to be called, and what is only called where nothing is scaled (tests often do).
-        covered -= {info for info in covered - judged - tried if info.words & _USES}
-        rest = [
-            info
-            for info in calls.everything
-            if info not in covered
-            and info.outer is None
-            and calls.takes_part(info)
-            and (entries is None or info.module.file.name in entries)
-        ]
-        above = (caller for info in rest if info.words & _USES for caller in calls.above(info, covered))
-        pending.extend(dict.fromkeys((*above, *rest)))
-        if not pending:
-            return
+def _as_told(info: FunctionInfo, told: Told) -> FunctionAnalysis:
+    """A root in which another process found nothing wrong."""
+    gaps = [
+        Gap(Span(file, Position(row, column), Position(end_row, end_column), function), message)
+        for file, row, column, end_row, end_column, function, message in told.gaps
+    ]
+    return FunctionAnalysis(info, gaps=gaps, followed=set(told.followed), too_large=told.too_large, elsewhere=told)
+
+
+def _not_tried(info: FunctionInfo) -> FunctionAnalysis:
+    reason = f"`{info.name}` was not tried: others of its file are too large"
+    return FunctionAnalysis(info, gaps=[Gap(info_span(info), reason)])
 
 
 def _one_fault_a_site(functions: Sequence[FunctionAnalysis]) -> None:

@@ -48,6 +48,12 @@ def _load_pack(origin: str, value: str) -> tuple[Rule, ...]:
     return tuple(pack)
 
 
+def only_ask_for_faults(rules: Iterable[Rule]) -> bool:
+    """Whether rules look into nothing but faults, as those of the built-in pack do; of others nobody knows."""
+    package = dict(entry_points()).get("builtin", "").partition(":")[0]
+    return bool(package) and all(rule.check.__module__.partition(".")[0] == package for rule in rules)
+
+
 def rule_folders(rules: Mapping[str, Rule]) -> list[str]:
     """The folders that the source of the rules lies in."""
     modules = {sys.modules.get(rule.check.__module__) for rule in rules.values()}

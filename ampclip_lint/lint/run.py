@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint import recall
 from ampclip_lint.lint.result import RunResult as RunResult
+from ampclip_lint.processes import processors
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem
 
@@ -128,10 +129,10 @@ def lint_paths(
     Lint files and folders as one program.
 
     `stdin` is what the path ``-`` stands for. `observe` gets every analysis that the rules are asked about,
-    `progress` is told what the run is at. `jobs`: how many processes read files, 0 for one on each processor; not
-    `prefiltered`, every file is analysed. What `cache` holds of the same question is not looked for again.
-    `finish` adds to the findings what takes another look at the program, before they are kept; a result from the cache
-    cannot be looked at so.
+    `progress` is told what the run is at. `jobs`: how many processes work, 0 for one on each processor; not
+    `prefiltered`, every file is analysed. What `cache` holds of the same question is not looked for again. `finish`
+    adds to the findings what takes another look at the program, before they are kept; a result from the cache cannot
+    be looked at so.
 
     Raises:
         ToolError: where nothing sensible can be done: a configuration or baseline that can't be used, an unknown code,
@@ -182,6 +183,7 @@ def lint_paths(
         models=files.models,
     )
     judge.observe = observe
+    judge.jobs = jobs
     deciding = None if cache is None or not files.sources else _deciding(judge, files, codes_of, finish is not None)
     found = None if cache is None or deciding is None else _known(cache, deciding)
     fresh = found is None
@@ -403,6 +405,8 @@ class _Judge:
         self._unsure_rules: set[str] = set()
         self.roots: Collection[Function] | None = None
         self.tells = True
+        self.jobs = 1
+        """How many processes may analyse, 0 for one on each processor."""
         self.analysis: ProgramAnalysis | None = None
         self.reach: dict[Function, frozenset[Function]] = {}
 
@@ -411,7 +415,8 @@ class _Judge:
         from ampclip_lint.amp.analysis import analyse_program
 
         try:
-            program = analyse_program(files, entries=self.given, models=self.models, roots=self.roots)
+            jobs = self._processes()
+            program = analyse_program(files, entries=self.given, models=self.models, roots=self.roots, jobs=jobs)
         except Exception as error:
             if not self.guarded:
                 raise
@@ -423,11 +428,20 @@ class _Judge:
                 for file in files:
                     self.run([file])
             return
-        if len(files) == len(self.sources) and len(program.functions) <= _WORTH_HOLDING:
+        held = len(program.functions) <= _WORTH_HOLDING and not any(f.elsewhere for f in program.functions)
+        if len(files) == len(self.sources) and held:
             self.analysis = program
         self.ask(program)
         if self.observe is not None:
             self.observe(program)
+
+    def _processes(self) -> int:
+        """How many processes analyse: only this one where somebody wants to look into functions without a fault."""
+        from ampclip_lint.lint.registry import only_ask_for_faults
+
+        if self.jobs == 1 or self.observe is not None or not only_ask_for_faults(self.rules):
+            return 1
+        return self.jobs or processors()
 
     def _check(self, rule: Rule, subject: object, where: str) -> None:
         try:

@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import filterfalse
 from pathlib import PurePath
 from typing import Protocol
 
@@ -382,8 +381,8 @@ class ModuleIndex:
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.imports: dict[str, str] = {}
-        self.heads: set[str] = set()
-        """What the dotted names of all imports begin with; of relative ones, what they name."""
+        self.imported: set[str] = set()
+        """The dotted names of all that it imports."""
         self.stars: list[str] = []
         self.assigned: dict[str, list[ast.stmt]] = {}
         self.everything: list[FunctionInfo] = []
@@ -497,14 +496,14 @@ class ModuleIndex:
                 self._collect(node.body, cls, outer, f"{prefix}{node.name}.")
             elif isinstance(node, ast.Import):
                 for alias in node.names:
-                    self.heads.add(alias.name.partition(".")[0])
+                    self.imported.add(alias.name)
                     if alias.asname:
                         self.imports[alias.asname] = alias.name
                     else:
                         self.imports[alias.name.split(".")[0]] = alias.name.split(".")[0]
             elif isinstance(node, ast.ImportFrom):
                 base = self._absolute(node)
-                self.heads.update(base.split(".")[: None if node.level else 1])
+                self.imported.update(f"{base}.{alias.name}" for alias in node.names)
                 for alias in node.names:
                     if alias.name == "*":
                         self.stars.append(base)
@@ -591,17 +590,15 @@ class ProgramIndex:
     @cached_property
     def _importers(self) -> list[int]:
         """For each place the places that import it, itself and by way of others included, as bits."""
-        heads: dict[int, set[str]] = {}
+        names: dict[int, set[str]] = {}
         tops: dict[int, set[str]] = {}
         for module, place in self._places.items():
-            heads.setdefault(place, set()).update(module.heads)
+            names.setdefault(place, set()).update(map(self._top_of, module.imported))
             # What can be imported by a name of its own lies at the top, or in the one folder that is there.
             inside = [part for part in module.parts[self._shared :] if part not in ("src", "lib", "python")]
-            tops.setdefault(place, set()).update(inside[:2])
-        importers = [1 << place for place in range(len(heads))]
-        imported = {
-            one: [other for other in tops if set(filterfalse(is_outside, heads[one])) & tops[other]] for one in heads
-        }
+            tops.setdefault(place, set()).update(part for part in inside[:2] if not is_outside(part))
+        importers = [1 << place for place in range(len(names))]
+        imported = {one: [other for other in tops if names[one] & tops[other]] for one in names}
         grown = True
         while grown:
             grown = False
@@ -611,6 +608,11 @@ class ProgramIndex:
                         importers[other] |= importers[one]
                         grown = True
         return importers
+
+    def _top_of(self, dotted: str) -> str:
+        """The first part of a dotted name that tells one place from another."""
+        shared = self.modules[0].parts[: self._shared]
+        return "" if is_outside(dotted) else next((part for part in dotted.split(".") if part not in shared), "")
 
     def may_meet(self, one: ModuleIndex, other: ModuleIndex) -> bool:
         """Whether some module imports both, by way of others or not, so that one may get objects of the other."""

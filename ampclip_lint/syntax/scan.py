@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import marshal
-import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ampclip_lint.processes import Child, can_fork, processors
 from ampclip_lint.syntax import prefilter
 from ampclip_lint.syntax.reading import FileProblem, Found, read_bytes
 
@@ -46,15 +45,25 @@ def scan(
         return [look(file, stdin, wrappers, may_suppress, keep=keep) for file in files[first::step]]
 
     workers = min(jobs or processors(), 1 + len(files) // _FILES_A_PROCESS)
-    if workers < 2 or not hasattr(os, "fork"):
+    if workers < 2 or not can_fork():
         return share(0, 1, keep=len(files) <= _FILES_A_PROCESS)
-    children = [_Child(partial(share, first, workers)) for first in range(1, workers)]
+    children = [Child(partial(_told, partial(share, first, workers))) for first in range(1, workers)]
     result: list[Look | None] = [None] * len(files)
     result[0::workers] = share(0, workers)
     for first, child in enumerate(children, 1):
         answer = child.answer()
-        result[first::workers] = share(first, workers) if answer is None else answer
+        result[first::workers] = share(first, workers) if answer is None else list(map(_heard, answer))
     return [one for one in result if one is not None]
+
+
+def _told(work: Callable[[], list[Look]]) -> list[tuple[object, ...]]:
+    """Looks as they go from one process to another."""
+    return [(*tuple(one)[:4], None if one.problem is None else tuple(one.problem)) for one in work()]
+
+
+def _heard(told: tuple[Any, ...]) -> Look:
+    seed, hint, lines, data, problem = told
+    return Look(seed, hint, lines, data, None if problem is None else FileProblem(*problem))
 
 
 def look(
@@ -93,47 +102,3 @@ def unreadable(name: str, data: bytes) -> FileProblem | None:
 
     decoded = decode(name, None, data)
     return decoded if isinstance(decoded, FileProblem) else None
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-class _Child:
-    """A copy of this process that does a share of the work. Where it dies, there is no answer."""
-
-    def __init__(self, work: Callable[[], list[Look]]) -> None:
-        self._end, end = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError:  # too many processes, or too little memory
-            self._pid = 0
-            os.close(end)
-            return
-        if self._pid:
-            os.close(end)
-            return
-        status = 1
-        try:
-            os.close(self._end)
-            with os.fdopen(end, "wb") as stream:
-                # marshal knows plain tuples only.
-                plain = [(*tuple(one)[:4], None if one.problem is None else tuple(one.problem)) for one in work()]
-                stream.write(marshal.dumps(plain))
-            status = 0
-        finally:
-            os._exit(status)  # nothing of the parent's may run twice: no handlers, no buffers
-
-    def answer(self) -> list[Look] | None:
-        with os.fdopen(self._end, "rb") as stream:
-            data = stream.read()
-        if not self._pid or os.waitpid(self._pid, 0)[1]:
-            return None
-        # From a child of our own, through a pipe that nobody else knows.
-        return [
-            Look(seed, hint, lines, content, None if problem is None else FileProblem(*problem))
-            for seed, hint, lines, content, problem in marshal.loads(data)
-        ]
