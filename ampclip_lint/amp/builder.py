@@ -159,6 +159,8 @@ class Builder:
         self.place: Place | None = None
         #: Keys of objects that are the same one: an attribute's first content, and what a path puts there.
         self.same: set[tuple[Key, Key]] = set()
+        #: For names that some paths leave without a value, how their tags say so.
+        self.left_open: dict[Key, set[int]] = {}
         #: Tags of names that are only ever given constants or known objects.
         self.flags: set[Subject] = set()
         self.instead: dict[Key, Guard] = {}
@@ -329,6 +331,7 @@ class Builder:
         key: Key = (site, name)
         self.flags.add(self.tag(key))
         before = self.flow
+        self.left_open.setdefault(key, set()).add(UNMADE)
         for self.flow, binds in zip(alive, bound):
             self.emit(SetConstant(self.tag(key), 0 if binds else UNMADE))
         self.flow = before
@@ -409,7 +412,9 @@ class Phi:
         if isinstance(symbol, Sym) and len(self.options) > 1:
             mine = Atom(builder.tag(key), Equals(len(self.options) - 1))
             builder.instead[symbol.key] = Guard(mine, False)
-        self.value: Value = self.options[0] if len(self.options) == 1 else Choice(key, tuple(self.options))
+        unmade = any(isinstance(v, Choice) and UNMADE in builder.left_open.get(v.key, ()) for v in values)
+        self.tagged = len(self.options) > 1 or unmade
+        self.value: Value = Choice(key, tuple(self.options)) if self.tagged else self.options[0]
 
     def assign(self, flow: Flow, value: Value) -> None:
         """At the end of a flow: the name gets this value."""
@@ -420,11 +425,15 @@ class Phi:
 
     def leave_unbound(self, flow: Flow) -> None:
         """At the end of a flow that does not bind the name: whoever uses it did not come from here."""
-        if len(self.options) > 1 and flow.cur:
+        if self.tagged and flow.cur:
             before, self.builder.flow = self.builder.flow, flow
-            self.builder.emit(SetConstant(self.builder.tag(self.key), UNBOUND))
+            self._leave_open(UNBOUND)
             flow.cur = self.builder.flow.cur
             self.builder.flow = before
+
+    def _leave_open(self, how: int) -> None:
+        self.builder.left_open.setdefault(self.key, set()).add(how)
+        self.builder.emit(SetConstant(self.builder.tag(self.key), how))
 
     def _assign(self, value: Value) -> None:
         build = self.builder
@@ -434,6 +443,12 @@ class Phi:
                 build.flow.cur = list(start)
                 build.assume(Atom(build.tag(value.key), Equals(index)), True)
                 self._assign(option)
+                ends += build.flow.cur
+            for how in sorted(build.left_open.get(value.key, ())):  # Where the name has no value, no one asks for it.
+                build.flow.cur = list(start)
+                build.assume(Atom(build.tag(value.key), Equals(how)), True)
+                if self.tagged:
+                    self._leave_open(how)
                 ends += build.flow.cur
             build.flow.cur = ends
         elif isinstance(value, Cond):
@@ -464,7 +479,7 @@ class Phi:
             if len(self.options) > 1:
                 build.emit(Forget(("tag", self.key)))
             return
-        if len(self.options) > 1:
+        if self.tagged:
             build.emit(SetConstant(build.tag(self.key), index))
 
     def _set_own(self, leaf: Value) -> None:
