@@ -491,6 +491,7 @@ def budgets() -> Iterator[str]:
     yield f"| {MAX_DEPTH} calls inside each other | the next one is not entered |"
     yield f"| {MAX_SIZE:,} nodes of syntax in a function, {MAX_NESTING:,} inside each other | it is not read |"
     yield f"| {Builder.MAX_NODES:,} operations in a function and what it calls | only what it calls is, by itself |"
+    yield "| as many in what makes the object of a method | the object is as if it were given |"
     yield f"| {WORLDS_APART:,} worlds in one function | it is done again with the two limits below |"
     yield f"| {WORLDS_PER_NODE} worlds at one point | worlds lose their facts and are joined |"
     yield f"| {WORLDS_IN_ALL:,} worlds in one function | the rest of its paths is not followed |"

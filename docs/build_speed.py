@@ -66,8 +66,21 @@ followed up and down through imports. What only leads to a helper is followed, t
 definitions would choose four times as many. `python benchmarks/speed.py --equal DIR` compares the findings with and
 without it, as the tests do for `fixtures/programs/`, `tests/cases/` and random packages.
 
+**Call.** What may call what is asked backwards, from the functions that take part in scaling: only functions whose text
+mentions a name are looked into. A bare name is no method, an imported one is what the import means, methods that
+Python's own types have need the class to be spoken of, and packages that nothing imports together do not call each
+other. In the tree of the tables, the chosen files have 32,000 functions. 585 of them lead to scaling, and 193 are where
+the analysis starts; by bare names alone these were 14,000 and 4,900.
+
 **Parse.** `ast` indexes the chosen files; libcst reads single functions, cut out of the text, when the analysis comes
 to them. No tree is copied, and no pass gives positions to a whole module.
+
+**Follow.** A function is followed where something is called, or handed on to be called, by a word of the protocol. `step` as
+a number, `update` of a dict or a progress bar, and a table of operators say nothing. What has no operation on gradients
+when all is known is not reduced to the graph that the solver sees.
+
+**Share.** Where many functions wait, `--jobs` processes analyse them; what has a finding is analysed again by the first, so
+that the output does not depend on their number.
 
 **Remember.** A run is kept with the size, times and inode of every file, folder and setting that decided it, the
 linter's own source included. If all are as they were, the result is shown again and nothing is read. Else the files
