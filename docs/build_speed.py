@@ -75,12 +75,12 @@ the analysis starts; by bare names alone these were 14,000 and 4,900.
 **Parse.** `ast` indexes the chosen files; libcst reads single functions, cut out of the text, when the analysis comes
 to them. No tree is copied, and no pass gives positions to a whole module.
 
-**Follow.** A function is followed where something is called, or handed on to be called, by a word of the protocol. `step` as
-a number, `update` of a dict or a progress bar, and a table of operators say nothing. What has no operation on gradients
-when all is known is not reduced to the graph that the solver sees.
+**Follow.** A function is followed where something is called, or handed on to be called, by a word of the protocol.
+`step` as a number, `update` of a dict or a progress bar, and a table of operators say nothing. What has no operation on
+gradients when all is known is not reduced to the graph that the solver sees.
 
-**Share.** Where many functions wait, `--jobs` processes analyse them; what has a finding is analysed again by the first, so
-that the output does not depend on their number.
+**Share.** Where many functions wait, `--jobs` processes analyse them; what has a finding is analysed again by the
+first, so that the output does not depend on their number.
 
 **Remember.** A run is kept with the size, times and inode of every file, folder and setting that decided it, the
 linter's own source included. If all are as they were, the result is shown again and nothing is read. Else the files

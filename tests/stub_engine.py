@@ -40,6 +40,7 @@ class StubFunction:
     gaps: list[Note] = field(default_factory=list)
     followed: tuple[()] = ()
     worlds: int = 1
+    elsewhere: None = None
     all_sites: list[StubSite] = field(default_factory=list)
 
     def sites(self, op_type: type) -> list[StubSite]:
@@ -53,7 +54,12 @@ class StubProgram:
 
 
 def analyse_program(
-    files: Sequence[SourceFile], *, entries: object = None, models: object = None, roots: object = None
+    files: Sequence[SourceFile],
+    *,
+    entries: object = None,
+    models: object = None,
+    roots: object = None,
+    jobs: object = None,
 ) -> StubProgram:
     program = StubProgram()
     for file in files:
