@@ -239,7 +239,7 @@ def main() -> None:
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
-    help="Processes that read files and analyse (default 0: one a processor).",
+    help="Processes that read files (default 0: one a processor); if given, also those that analyse.",
 )
 @click.option("--no-cache", is_flag=True, help="Neither use nor write what earlier runs found.")
 @click.option(

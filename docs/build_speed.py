@@ -79,8 +79,10 @@ to them. No tree is copied, and no pass gives positions to a whole module.
 `step` as a number, `update` of a dict or a progress bar, and a table of operators say nothing. What has no operation on
 gradients when all is known is not reduced to the graph that the solver sees.
 
-**Share.** Where many functions wait, `--jobs` processes analyse them; what has a finding is analysed again by the
-first, so that the output does not depend on their number.
+**Share.** With `--jobs N`, N processes also analyse where many functions wait; what has a finding is analysed again by
+the first, so that the output does not depend on their number. That pays where the functions are many and alike. On the
+whole tree two processes took longer than one, since much of what is done ahead turns out not to be needed; so without
+the option one process analyses.
 
 **Remember.** A run is kept with the size, times and inode of every file, folder and setting that decided it, the
 linter's own source included. If all are as they were, the result is shown again and nothing is read. Else the files

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ampclip_lint.diagnostics import Confidence, Diagnostic, Span
 from ampclip_lint.lint import recall
 from ampclip_lint.lint.result import RunResult as RunResult
-from ampclip_lint.processes import processors
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.reading import FileProblem
 
@@ -406,7 +405,7 @@ class _Judge:
         self.roots: Collection[Function] | None = None
         self.tells = True
         self.jobs = 1
-        """How many processes may analyse, 0 for one on each processor."""
+        """How many processes may analyse, if somebody has said so."""
         self.analysis: ProgramAnalysis | None = None
         self.reach: dict[Function, frozenset[Function]] = {}
 
@@ -439,9 +438,9 @@ class _Judge:
         """How many processes analyse: only this one where somebody wants to look into functions without a fault."""
         from ampclip_lint.lint.registry import only_ask_for_faults
 
-        if self.jobs == 1 or self.observe is not None or not only_ask_for_faults(self.rules):
-            return 1
-        return self.jobs or processors()
+        # What others do ahead may turn out not to have been needed: that is for the user to want.
+        alone = self.jobs < 2 or self.observe is not None or not only_ask_for_faults(self.rules)
+        return 1 if alone else self.jobs
 
     def _check(self, rule: Rule, subject: object, where: str) -> None:
         try:
