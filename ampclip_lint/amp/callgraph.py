@@ -102,14 +102,6 @@ class Callees:
         self._named: dict[tuple[FunctionInfo, str], tuple[FunctionInfo, ...]] = {}
         self._callers: dict[FunctionInfo, tuple[FunctionInfo, ...]] = {}
 
-    @staticmethod
-    def of(program: ProgramIndex) -> Callees:
-        """Those of a program, the same for all who ask."""
-        known: Callees | None = program.__dict__.get("_callees")
-        if known is None:
-            known = program.__dict__["_callees"] = Callees(program)
-        return known
-
     def called_by(self, info: FunctionInfo) -> tuple[FunctionInfo, ...]:
         """What a function may call."""
         known = self._known.get(info)
@@ -145,7 +137,7 @@ class Callees:
     def _look_up(self, name: str, info: FunctionInfo) -> Iterator[FunctionInfo]:
         candidates = self._program.named(name)
         receivers = info.callers_of[name]
-        if not candidates or all(self._is_outside(receiver, info) for receiver in receivers):
+        if not candidates or all(self._program.is_foreign(receiver, info.module) for receiver in receivers):
             return
         own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
         foreign = name in _COMMON and "" not in receivers
@@ -167,11 +159,6 @@ class Callees:
             elif own or not self._is_in_sight(callee, name, receivers, info.module):
                 continue
             yield callee
-
-    def _is_outside(self, receiver: str, info: FunctionInfo) -> bool:
-        """Whether a name is that of a module, or of something in one, that is not part of the program."""
-        dotted = info.module.imports.get(receiver, ".")
-        return not dotted.startswith(".") and not self._program.knows(dotted.partition(".")[0])
 
     @staticmethod
     def _is_bound_outside(name: str, module: ModuleIndex) -> bool:
@@ -203,7 +190,7 @@ class CallGraph:
         self.takes_part = takes_part
         self.everything = list(every_function(program))
         self._order = {info: index for index, info in enumerate(self.everything)}
-        callees = Callees.of(program)
+        callees = program.shared(Callees)
         self._called_by, self._callers = callees.called_by, callees.callers
         leading = {info for info in self.everything if takes_part(info)}
         pending = list(leading)

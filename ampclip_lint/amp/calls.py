@@ -318,7 +318,7 @@ class Calls(Expressions):
         """Whether following a function can matter: it takes part in the protocol, or is small enough to be a test."""
         if not strict and info.is_small:
             return True
-        return Relevance.of(self.program).holds(info)
+        return self.program.shared(Relevance).holds(info)
 
     def concrete(self, info: FunctionInfo) -> ConcreteFunction:
         found = self.concretes.get(info)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from ampclip_lint.amp.callgraph import Callees
 from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex, Variable, dotted
@@ -40,16 +39,8 @@ class Relevance:
 
     def __init__(self, program: ProgramIndex) -> None:
         self._program = program
-        self._called_by = Callees.of(program).called_by
+        self._called_by = program.shared(Callees).called_by
         self._known: dict[FunctionInfo, bool] = {}
-
-    @staticmethod
-    def of(program: ProgramIndex) -> Relevance:
-        """That of a program, the same for all who ask."""
-        known: Relevance | None = program.__dict__.get("_relevance")
-        if known is None:
-            known = program.__dict__["_relevance"] = Relevance(program)
-        return known
 
     def holds(self, info: FunctionInfo) -> bool:
         """Whether following a function may matter."""
@@ -95,12 +86,8 @@ class Relevance:
         if not isinstance(meaning, Variable):
             return False
         made = [getattr(node, "value", None) for node in meaning.module.assigned[meaning.name]]
-        return all(isinstance(value, ast.Dict) and self._holds_strangers(value, meaning.module) for value in made)
+        return all(isinstance(value, ast.Dict) and self._holds_foreign(value, meaning.module) for value in made)
 
-    def _holds_strangers(self, table: ast.Dict, module: ModuleIndex) -> bool:
-        def means(value: ast.expr) -> Iterator[bool]:
-            name = dotted(value)
-            head = module.imports.get(name.partition(".")[0], "") if name else ""
-            yield bool(head) and not head.startswith(".") and not self._program.knows(head.partition(".")[0])
-
-        return all(any(means(value)) for value in table.values)
+    def _holds_foreign(self, table: ast.Dict, module: ModuleIndex) -> bool:
+        names = [dotted(value) for value in table.values]
+        return all(name is not None and self._program.is_foreign(name.partition(".")[0], module) for name in names)

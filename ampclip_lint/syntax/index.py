@@ -9,11 +9,11 @@ import ast
 import re
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from pathlib import PurePath
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.outside import is_outside
@@ -26,6 +26,7 @@ ANYTHING = "?"
 #: Re-exports of re-exports are followed this far.
 MAX_REEXPORTS = 8
 
+T = TypeVar("T")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -533,6 +534,7 @@ class ProgramIndex:
         self.modules = list(modules)
         self.models = models
         self._orders: dict[ClassInfo, list[ClassInfo]] = {}
+        self._shared_by_kind: dict[Any, Any] = {}
         # Nothing of a program changes any more, and the analysis asks the same over and over.
         self._bases: dict[ClassInfo, list[ClassInfo | str]] = {}
         self._outside: dict[ClassInfo, list[str]] = {}
@@ -566,6 +568,18 @@ class ProgramIndex:
     @cached_property
     def _parts(self) -> frozenset[str]:
         return frozenset(part for module in self.modules for part in module.parts)
+
+    def shared(self, kind: Callable[[ProgramIndex], T]) -> T:
+        """What is worked out of this program once for all who ask, by the class that does it."""
+        if kind not in self._shared_by_kind:
+            self._shared_by_kind[kind] = kind(self)
+        found: T = self._shared_by_kind[kind]
+        return found
+
+    def is_foreign(self, name: str, module: ModuleIndex) -> bool:
+        """Whether a name in a module is that of one that is not part of the program, or of something in one."""
+        dotted = module.imports.get(name, ".")
+        return not dotted.startswith(".") and not self.knows(dotted.partition(".")[0])
 
     def knows(self, name: str) -> bool:
         """Whether a folder or file of the program has this name, so that an import that begins with it may mean it."""
