@@ -578,7 +578,7 @@ def g(): s(); t()
 
 def layout() -> tuple[Tree, dict[str, object]]:
     tree = Tree(SourceFile("a.py", None, LAYOUT))
-    calls = {call.name: call for statement in tree.statements for call in statement.calls}
+    calls = {call.name: call for row in range(1, 20) for statement in tree.around(row) for call in statement.calls}
     return tree, calls  # type: ignore[return-value]
 
 

@@ -122,11 +122,9 @@ class Workspace:
             source = self.program.sources.get(name)
             self._trees[name] = None
             if source is not None and name in self.program.given and self.bytes_of(name) is not None:
-                from libcst import ParserSyntaxError
-
                 from ampclip_lint.fix.tree import Tree
 
-                with suppress(ParserSyntaxError, SyntaxError, ValueError, RecursionError, MemoryError):
+                with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                     self._trees[name] = Tree(source)
         return self._trees[name]
 

@@ -86,9 +86,8 @@ class Scene:
             made = [call for statement in tree.within(function) for call in statement.calls]
             # Torch's own methods are no calls of a function that happens to be called like them.
             called = {call.name for call in made if call.receiver in ("", "self") or call.name not in _PROTOCOL}
-            for statement in tree.statements:
-                if isinstance(statement.node, cst.FunctionDef) and statement.node.name.value in called:
-                    add(tree, statement)
+            for statement in tree.definitions(called):
+                add(tree, statement)
         return list(found.values())
 
     @staticmethod
@@ -99,7 +98,7 @@ class Scene:
             owner = function.block.owner
             if name == "__call__":
                 return  # whatever calls the object: the path shows it, or nobody knows
-            for statement in tree.statements:
+            for statement in tree.mentioning(name):
                 for call in statement.calls:
                     method = owner is not None and isinstance(owner.node, cst.ClassDef)
                     if call.name == name and bool(call.receiver) == method and statement.function is not function:
@@ -174,20 +173,21 @@ class Scene:
     @staticmethod
     def _is_known(tree: Tree, place: Statement, name: str) -> bool:
         function = place.function
-        inside = place
+        inside: Statement | None = place
         while True:
             if function is not None:
                 assert isinstance(function.node, cst.FunctionDef)
                 if name in _parameters(function.node.params):
                     return True
-            for statement in tree.within(function):
-                if statement.start < inside.start and name in _bound_by(statement):
-                    if not isinstance(statement.node, cst.For) or statement in inside.enclosing:
+            for statement in tree.binding(function, name):
+                if name in _bound_by(statement) and (inside is None or statement.start < inside.start):
+                    loop = isinstance(statement.node, cst.For)
+                    if not loop or (inside is not None and statement in inside.enclosing):
                         return True
             if function is None:
                 return False
             # What an enclosing function or the module binds, it may bind below this definition.
-            inside, function = tree.statements[-1], function.function
+            inside, function = None, function.function
 
     # -- guards -----------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,14 @@ and columns of the text of the file, both from 1; in a notebook, of the program 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
@@ -30,13 +33,19 @@ class Block:
 
     owner: Statement | None
     """The compound statement that it belongs to; None for a module."""
+    tree: Tree
     guard: str | None = ""
     """The condition under which it runs, as the source writes it; empty without one, None where it can't be told."""
     inline: bool = False
     """Whether it stands behind its colon."""
-    statements: list[Statement] = field(default_factory=list)
+    own: list[Statement] = field(default_factory=list)
+    """What is read of it: all of it, but of a module only what somebody asked for."""
     other: Block | None = None
     """The arm that runs instead, of an `if` with two."""
+
+    @property
+    def statements(self) -> list[Statement]:
+        return self.own if self.owner is not None else self.tree.top_level
 
 
 @dataclass(eq=False)
@@ -117,65 +126,81 @@ class Call:
 
 
 class Tree:
-    """The statements of one file. Raises `SyntaxError` or `libcst.ParserSyntaxError` where it is no Python."""
+    """
+    The statements of one file, whose parts are read when somebody asks for them: a fix needs one function of it, as a
+    rule. Raises `SyntaxError` where the file is no Python. A part that libcst can't take has no statements.
+    """
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.lines = source.text.split("\n")
-        self.statements: list[Statement] = []
-        """All of them, in the order of the text."""
-        self.body = Block(None)
+        self.module = Block(None, self)
         self._chunks: list[_Chunk] = []
         seen: Counter[str] = Counter()
-        for first, last in _top_level(source.text):
+        body = ast.parse(source.text).body
+        for first, last, nodes in _top_level(body):
             text = "\n".join([*self.lines[first - 1 : last], ""])
-            self._chunks.append(_Chunk(first, last, _Parsed.of(text, seen[text])))
+            self._chunks.append(_Chunk(first, last, text, seen[text], not all(map(_only_defines, nodes)), self))
             seen[text] += 1
-            self._fill(self.body, self._chunks[-1].parsed.module.body)
+        self.step = self._indentation(body)
+        """One level of indentation."""
+
+    def _indentation(self, body: Sequence[ast.stmt]) -> str:
+        for node in body:
+            inner: list[ast.stmt] = getattr(node, "body", [])
+            if inner and inner[0].lineno > node.lineno:
+                row = self.lines[inner[0].lineno - 1]
+                return row[: len(row) - len(row.lstrip())]
+        return _NOTHING.default_indent
 
     # -- building ---------------------------------------------------------------------------------------------------
 
-    def _fill(self, block: Block, nodes: Sequence[cst.CSTNode]) -> None:
+    def statements_of(self, chunk: _Chunk, nodes: Sequence[cst.CSTNode]) -> list[Statement]:
+        """All statements of a part of the file, in the order of the text."""
+        found: list[Statement] = []
+        self._fill(_Filling(chunk, found), self.module, nodes)
+        return found
+
+    def _fill(self, filling: _Filling, block: Block, nodes: Sequence[cst.CSTNode]) -> None:
         for node in nodes:
             if isinstance(node, cst.SimpleStatementLine):
                 for small in node.body:
-                    self._add(block, small, shares_line=block.inline or len(node.body) > 1)
+                    self._add(filling, block, small, shares_line=block.inline or len(node.body) > 1)
             elif isinstance(node, cst.BaseSmallStatement):
-                self._add(block, node, shares_line=True)
+                self._add(filling, block, node, shares_line=True)
             else:
-                self._compound(block, node)
+                self._compound(filling, block, node)
 
-    def _add(self, block: Block, node: cst.CSTNode, *, shares_line: bool) -> Statement:
-        chunk = self._chunks[-1]
-        statement = Statement(node, block, shares_line, self, chunk)
-        for those in (block.statements, self.statements, chunk.statements):
-            those.append(statement)
+    def _add(self, filling: _Filling, block: Block, node: cst.CSTNode, *, shares_line: bool) -> Statement:
+        statement = Statement(node, block, shares_line, self, filling.chunk)
+        block.own.append(statement)
+        filling.found.append(statement)
         return statement
 
-    def _compound(self, block: Block, node: cst.CSTNode) -> None:
-        statement = self._add(block, node, shares_line=False)
+    def _compound(self, filling: _Filling, block: Block, node: cst.CSTNode) -> None:
+        statement = self._add(filling, block, node, shares_line=False)
         arms: list[Block] = []
         denied: str | None = ""
         part: cst.CSTNode | None = node
         while part is not None:
             if isinstance(part, cst.If):
                 test = self.code(part.test)
-                arms.append(self._suite(statement, part.body, test))
+                arms.append(self._suite(filling, statement, part.body, test))
                 denied = f"not ({test})" if denied == "" else None
                 part = part.orelse
                 continue
             if isinstance(part, cst.Else) and isinstance(node, cst.If):
-                arms.append(self._suite(statement, part.body, denied))
+                arms.append(self._suite(filling, statement, part.body, denied))
             else:
-                statement.blocks += [self._suite(statement, body, "") for body in _bodies(part)]
+                statement.blocks += [self._suite(filling, statement, body, "") for body in _bodies(part)]
             part = None
         if len(arms) == 2 and denied is not None:
             arms[0].other, arms[1].other = arms[1], arms[0]
         statement.blocks += arms
 
-    def _suite(self, owner: Statement, body: cst.BaseSuite, guard: str | None) -> Block:
-        block = Block(owner, guard, inline=isinstance(body, cst.SimpleStatementSuite))
-        self._fill(block, body.body)
+    def _suite(self, filling: _Filling, owner: Statement, body: cst.BaseSuite, guard: str | None) -> Block:
+        block = Block(owner, self, guard, inline=isinstance(body, cst.SimpleStatementSuite))
+        self._fill(filling, block, body.body)
         return block
 
     def calls_in(self, node: cst.CSTNode, statement: Statement, guards: tuple[str, ...] = ()) -> Iterator[Call]:
@@ -199,9 +224,15 @@ class Tree:
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def top_level(self) -> list[Statement]:
+        """The statements of the module itself."""
+        return [statement for chunk in self._chunks for statement in chunk.statements if statement.block is self.module]
+
     def place(self, node: cst.CSTNode) -> tuple[Position, Position]:
-        """From where to where a node reaches."""
-        for chunk in sorted(self._chunks, key=lambda chunk: not chunk.parsed.is_placed):
+        """From where to where a node reaches, of a part that was read."""
+        read = (chunk for chunk in self._chunks if chunk.is_read)
+        for chunk in sorted(read, key=lambda chunk: not chunk.parsed.is_placed):
             if node in chunk.parsed.positions:
                 return chunk.place(node)
         raise KeyError(node)
@@ -220,7 +251,7 @@ class Tree:
     def at(self, start: Position) -> Statement | None:
         """The innermost statement that a place lies in."""
         found = None
-        for statement in self._around(start.row):
+        for statement in self.around(start.row):
             if statement.start <= start < statement.end or statement.start == start:
                 found = statement
         return found
@@ -235,19 +266,42 @@ class Tree:
     def function_at(self, row: int) -> str:
         """The qualified name of the function that a row belongs to, that of the module where it is none."""
         names: list[str] = []
-        for statement in self._around(row):
+        for statement in self.around(row):
             if isinstance(statement.node, (cst.FunctionDef, cst.ClassDef)):
                 if statement.start.row <= row <= statement.end.row:
                     names.append(statement.node.name.value)
         return ".".join(names) or MODULE
 
-    def _around(self, row: int) -> Iterator[Statement]:
+    def around(self, row: int) -> Iterator[Statement]:
         """The statements that may reach to a row."""
         return (found for chunk in self._chunks if chunk.first <= row <= chunk.last for found in chunk.statements)
 
+    def mentioning(self, name: str) -> Iterator[Statement]:
+        """The statements of the parts of the file in which a name stands, in the order of the text."""
+        return (statement for chunk in self._chunks if name in chunk.words for statement in chunk.statements)
+
+    def definitions(self, names: AbstractSet[str]) -> Iterator[Statement]:
+        """The functions of these names, in the order of the text."""
+        for chunk in self._chunks:
+            if not names.isdisjoint(chunk.defined):
+                for statement in chunk.statements:
+                    if isinstance(statement.node, cst.FunctionDef) and statement.node.name.value in names:
+                        yield statement
+
     def within(self, function: Statement | None) -> list[Statement]:
-        """The statements of a function (of the module, for None), those of functions in it left out."""
-        return [statement for statement in self.statements if statement.function is function]
+        """
+        The statements that run in a function (in the module, for None): those of functions in it left out, and of a
+        module the definitions of functions, unless they call something.
+        """
+        chunks = [chunk for chunk in self._chunks if chunk.runs] if function is None else [function.chunk]
+        return [statement for chunk in chunks for statement in chunk.statements if statement.function is function]
+
+    def binding(self, function: Statement | None, name: str) -> Iterator[Statement]:
+        """The statements of a function (of the module, for None) that may give a name its value."""
+        chunks = self._chunks if function is None else [function.chunk]
+        for chunk in chunks:
+            if name in chunk.words:
+                yield from (statement for statement in chunk.statements if statement.function is function)
 
     # -- editing ----------------------------------------------------------------------------------------------------
 
@@ -278,12 +332,6 @@ class Tree:
     def indent(self, statement: Statement) -> str:
         """The blanks before a statement that has its line for itself."""
         return self.lines[statement.start.row - 1][: statement.start.column - 1]
-
-    @property
-    def step(self) -> str:
-        """One level of indentation."""
-        indented = (chunk.parsed.module.default_indent for chunk in self._chunks if chunk.parsed.module.body)
-        return next((indent for indent in indented if indent != _NOTHING.default_indent), _NOTHING.default_indent)
 
     def replace(self, statement: Statement, code: Sequence[str]) -> Edit | None:
         """Put lines in the place of a statement and the comment behind it."""
@@ -346,6 +394,15 @@ class Tree:
 
 
 _NOTHING = cst.Module([])
+_WORD = re.compile(r"\w+")
+_DEFINED = re.compile(r"\bdef[\s\\]+(\w+)")
+
+
+class _Filling(NamedTuple):
+    """The part of a file that is being read, and its statements so far."""
+
+    chunk: _Chunk
+    found: list[Statement]
 
 
 @dataclass(eq=False)
@@ -354,8 +411,36 @@ class _Chunk:
 
     first: int
     last: int
-    parsed: _Parsed
-    statements: list[Statement] = field(default_factory=list)
+    text: str
+    occurrence: int
+    """How often the same text stands before it in the file."""
+    runs: bool
+    """Whether it does more than define functions."""
+    tree: Tree
+
+    @cached_property
+    def parsed(self) -> _Parsed:
+        return _Parsed.of(self.text, self.occurrence)
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        try:
+            return self.tree.statements_of(self, self.parsed.module.body)
+        except (Unreadable, RecursionError, MemoryError):
+            return []
+
+    @property
+    def is_read(self) -> bool:
+        return "parsed" in self.__dict__
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """The names of the functions in it, and perhaps others."""
+        return frozenset(_DEFINED.findall(self.text))
 
     def place(self, node: cst.CSTNode) -> tuple[Position, Position]:
         """From where to where one of its nodes reaches."""
@@ -398,18 +483,27 @@ def _readable() -> Iterator[None]:
         raise Unreadable(f"libcst can't take it: {type(error).__name__}") from None
 
 
-def _top_level(text: str) -> Iterator[tuple[int, int]]:
-    """The first and last rows of the statements of a module, those that share a row as one."""
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[tuple[int, int, list[ast.stmt]]]:
+    """The statements of a module with their first and last rows, those that share a row as one."""
     first = last = 0
-    for node in ast.parse(text).body:
+    nodes: list[ast.stmt] = []
+    for node in body:
         start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
         if start > last:
-            if last:
-                yield first, last
-            first = start
+            if nodes:
+                yield first, last, nodes
+            first, nodes = start, []
+        nodes.append(node)
         last = max(last, node.end_lineno or node.lineno)
-    if last:
-        yield first, last
+    if nodes:
+        yield first, last, nodes
+
+
+def _only_defines(node: ast.stmt) -> bool:
+    """Whether a statement is the definition of a function and calls nothing when it runs."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    return not any(isinstance(part, ast.Call) for head in (*node.decorator_list, node.args) for part in ast.walk(head))
 
 
 #: Calls that a condition or the head of a loop may make without it mattering whether they are made once more.
