@@ -169,6 +169,58 @@ def test_accelerate_with_optimizers_that_come_as_arguments() -> None:
     )
 
 
+SCHEDULES = {
+    "a function": (
+        "from transformers import get_linear_schedule_with_warmup",
+        "get_linear_schedule_with_warmup(opt, 9)",
+    ),
+    "a class": ("from accelerate.utils import DummyScheduler", "DummyScheduler(opt, total_num_steps=9)"),
+    "torch's": ("", "torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1.0)"),
+    "a class here": ("class Sched:\n    def __init__(self, opt):\n        self.opt = opt", "Sched(opt)"),
+    "a class with a step": (
+        "class Sched:\n    def __init__(self, opt):\n        self.opt = opt\n    def step(self):\n"
+        "        for group in self.opt.param_groups:\n            group['lr'] *= 0.9",
+        "Sched(opt)",
+    ),
+    "an argument": ("", "args"),
+}
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+@pytest.mark.parametrize("opt", ["an optimizer of torch", "an argument", "a stand-in of DeepSpeed"])
+def test_accelerate_and_a_schedule(kind: str, opt: str) -> None:
+    """`prepare` wraps it like everything else, but its step touches neither scaler nor gradients."""
+    head, made = SCHEDULES[kind]
+    text = ACCELERATE.format(precision='"fp16"', body="{body}").replace("crit, args", "crit, args, opt, dummy")
+    text = text.replace("import torch\n", f"import torch\n{head}\n\n", 1)
+    make = "    opt = torch.optim.AdamW(net.parameters(), 0.1)\n"
+    if opt == "an argument":
+        text = text.replace(make, "")
+    elif opt == "a stand-in of DeepSpeed":
+        text = text.replace("def fit", "class Dummy:\n    def __init__(self, params, lr):\n        pass\n\n\ndef fit")
+        text = text.replace(make, make.replace("torch.optim.AdamW", "(Dummy if dummy else torch.optim.AdamW)"))
+    text = text.replace("    net, opt, loader = accelerator.prepare(net, opt, loader)", f"    sched = {made}\n\n")
+    text = text.replace(
+        "\n\n\n    for", "\n    net, opt, loader, sched = accelerator.prepare(net, opt, loader, sched)\n    for"
+    )
+    text = text.replace("opt.step()", "opt.step()\n            sched.step()")
+    own = "if accelerator.sync_gradients:\n                accelerator.clip_grad_norm_(net.parameters(), 1.0)"
+    assert not judged(text.replace("{body}", own))
+    assert (
+        judged(text.replace("{body}", "torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP101"))
+        or opt == "a stand-in of DeepSpeed"
+    )
+
+
+@pytest.mark.parametrize("clear", ["opt.zero_grad()", "net.zero_grad()"])
+def test_accelerate_and_an_optimizer_that_is_only_stepped(clear: str) -> None:
+    text = ACCELERATE.format(
+        precision='"fp16"', body="torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP101"
+    )
+    text = text.replace("    opt = torch.optim.AdamW(net.parameters(), 0.1)\n", "").replace("args)", "opt)")
+    assert judged(text.replace("opt.zero_grad()", clear))
+
+
 FABRIC = """\
 import torch
 from {module} import Fabric
@@ -248,6 +300,18 @@ def test_source_in_the_program_comes_before_the_model() -> None:
         "class NativeScaler:\n    def __call__(self, loss, optimizer):\n        return loss\n"
     )
     assert not timm("loss_scaler(crit(net(xb), yb), opt)", "clip_grad_norm_(net.parameters(), 1.0)", "opt.step()")
+
+
+@pytest.mark.parametrize("statements", [10, 2000])
+def test_a_very_large_class_is_what_its_model_says(statements: int) -> None:
+    Path("accelerate").mkdir()
+    Path("accelerate/__init__.py").write_text("from accelerate.accelerator import Accelerator\n")
+    body = "".join(f"        self.a{number} = {number}\n" for number in range(statements))
+    text = f"class Accelerator:\n    def __init__(self, **options):\n{body}\n    def prepare(self, *all):\n"
+    text += "        return all\n\n    def backward(self, loss):\n        loss.backward()\n"
+    Path("accelerate/accelerator.py").write_text(text)
+    body = "torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+    assert bool(accelerate(f"{body}  # expect: AMP101" if statements > 1000 else body)) == (statements > 1000)
 
 
 def test_every_model_is_python_and_what_it_passes_on_is_there() -> None:

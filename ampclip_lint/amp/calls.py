@@ -176,6 +176,10 @@ class Calls(Expressions):
         self.constructed_scalers: set[Ref] = set()
         self.inert_scalers: set[Ref] = set()
         self.optimizer_evidence: set[Ref] = set()
+        #: What a model asks whether it is an optimizer: what it does to it then proves nothing.
+        self.in_question: dict[Subject, Ref] = {}
+        #: What is none, by its class, even where a model has it step in worlds that do not exist.
+        self.no_optimizers: set[Ref] = set()
         self.module_evidence: set[Key] = set()
         self.framework_evidence: set[Key] = set()
         self.followed: set[FunctionInfo] = set()
@@ -1403,6 +1407,9 @@ class Calls(Expressions):
             return self.fresh(self.label(node), self.text(node))
         if name == "id" and (key := self.key_of(first)) is not None:
             return Sym(("id", key), text=self.text(node))
+        if name == "hasattr" and first is not None and self.frame.info.module.is_model:
+            if arguments.positional[1:] == [Const("param_groups")]:
+                return self.each_option(first, node, self._has_param_groups, numbers=True)
         if name == "isinstance" and len(arguments.positional) == 2:
             known = self._is_instance(*arguments.positional)
             if known is not None:
@@ -1474,12 +1481,32 @@ class Calls(Expressions):
                 return arguments[2]
         return self.attribute(base, name, node)
 
+    def _has_param_groups(self, value: Value) -> Value:
+        """
+        The answer to ``hasattr(value, "param_groups")``, with which a model of a wrapper of anything asks for an
+        optimizer. Where only the whole function tells, it is a condition that is decided when all of it is known.
+        """
+        value = value.base if isinstance(value, Tensor) and value.base is not None else value  # whatever a call gave
+        if isinstance(value, Obj) and (value.kind is Kind.OPTIMIZER or value.cls is not None):
+            known = self._is_instance(value, Ext("torch.optim.Optimizer"))
+            if known is False:
+                self.no_optimizers.add(self.ref(value.key))
+            if known is not None:
+                return Const(known)
+        key = self.key_of(value)
+        if not isinstance(value, (Sym, Obj)) or key is None:
+            return Const(False)
+        ref = self.ref(key)
+        subject = Subject(("is an optimizer", ref), frozenset())
+        self.in_question[subject] = ref
+        return Cond(Atom(subject, Truthy()))
+
     def _is_instance(self, value: Value, cls: Value) -> bool | None:
         """The answer of ``isinstance`` for what the program itself makes; None where that does not tell."""
         classes = cls.items if isinstance(cls, Seq) else (cls,)
         if isinstance(value, Sym) and any(isinstance(c, Ext) and c.name in api.OPTIMIZER_BASES for c in classes):
             known = self.refs.get(value.key) in self.optimizer_evidence
-            return True if known else False if self.frame.info.module.is_model else None
+            return True if known else None
         if not isinstance(value, Obj) or not all(isinstance(c, (Cls, Ext)) for c in classes):
             return None
         mine = self.program.mro(value.cls) if value.cls is not None else []

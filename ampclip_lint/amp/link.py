@@ -218,11 +218,16 @@ class _Linker:
     def _find_optimizers(self) -> list[Ref]:
         scalers = set(self.scalers)
         found = set(self.low.optimizer_evidence)
-        found |= {args[1] for args in self._named("unscale") if args[0] in scalers}
-        found |= {args[1] for args in self._named("scaler_step") if args[0] in scalers}
+        given = {args[1] for name in ("unscale", "scaler_step") for args in self._named(name) if args[0] in scalers}
+        in_question = set(self.low.in_question.values())
+        found |= given - in_question
         cleared = {args[0] for args in self._named("zero")}
         modules = {self.low.refs[key] for key in self.low.module_evidence if key in self.low.refs}
-        found |= {args[0] for args in self._named("plain_step") if args[0] in cleared and args[0] not in modules}
+        stepped = {args[0] for args in self._named("plain_step")} | (given & in_question)
+        found |= (stepped & cleared) - modules
+        found -= self.low.no_optimizers
+        if not found and len(given & in_question) == 1:
+            found = given & in_question  # What else would a trainer step?
         touched = {args[0] for name in ("zero", "plain_step") for args in self._named(name)}
         touched |= {args[1] for name in ("unscale", "scaler_step") for args in self._named(name)}
         found = {ref for ref in found if ref in touched}
@@ -625,6 +630,7 @@ class _Linker:
         low = self.low
         if not self.scalers:
             return None
+        self._answer_questions()
         self.enabled = {scaler: Atom(low.enabled(low.keys[scaler], scaler.text), Truthy()) for scaler in self.scalers}
         learned = {node.op.atom.subject for node in self.graph.nodes if isinstance(node.op, Learn)}
         tested = {guard.atom.subject for out in self.graph.edges for edge in out for guard in edge.guards}
@@ -731,6 +737,19 @@ class _Linker:
 
         for out in self.graph.edges:
             out[:] = [Edge(edge.target, tuple(map(same, edge.guards)), edge.doubt) for edge in out]
+
+    def _answer_questions(self) -> None:
+        """Where a model asks whether something is an optimizer, only the way of the answer goes on."""
+        if not self.low.in_question:
+            return
+        for out in self.graph.edges:
+            kept = []
+            for edge in out:
+                asked = [guard for guard in edge.guards if guard.atom.subject in self.low.in_question]
+                if all(guard.holds == self._is_optimizer(self.low.in_question[guard.atom.subject]) for guard in asked):
+                    rest = tuple(guard for guard in edge.guards if guard not in asked)
+                    kept.append(Edge(edge.target, rest, edge.doubt) if asked else edge)
+            out[:] = kept
 
     def _relate_switches(self) -> None:
         """Two-armed branches of scaled and plain backward, and of scaled and plain step: presumed the same switch."""

@@ -2,7 +2,7 @@
 
 The text of a model is what users write for their own wrappers in ``[tool.ampclip-lint.models]``: a module that defines
 the wrapper's public names and does the same with a GradScaler as the real one. It is read, never run. Where the real
-source is part of the program, that is read instead; a model of the user's comes before both.
+source is part of the program, that is read instead, unless it is very large; a model of the user's comes before both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import cache
 
 from ampclip_lint.records import dataclass
-from ampclip_lint.syntax.index import ModuleIndex, top_level_names
+from ampclip_lint.syntax.index import ClassInfo, ModuleIndex, top_level_names
 from ampclip_lint.syntax.source import SourceFile
 
 _TIMM = """
@@ -89,7 +89,7 @@ class AmpOptimWrapper(OptimWrapper):
 _ACCELERATE = """
 import torch
 from contextlib import nullcontext
-from accelerate.unknown import is_boundary, touch
+from accelerate.unknown import is_boundary
 
 
 class Prepared:
@@ -105,7 +105,7 @@ class Prepared:
 
     def step(self, closure=None):
         if self.accelerator.sync_gradients:
-            if self.accelerator.scaler is not None:
+            if self.accelerator.scaler is not None and hasattr(self.inner, "param_groups"):
                 self.accelerator.scaler.step(self.inner)
                 self.accelerator.scaler.update()
             else:
@@ -121,7 +121,6 @@ class Accelerator:
                  gradient_accumulation_steps=1, **kwargs):
         self.scaler = torch.amp.GradScaler("cuda") if mixed_precision == "fp16" else None
         self.sync_gradients = True
-        self.optimizers = []
         self.everything = []
 
     def prepare(self, first, *rest):
@@ -130,8 +129,6 @@ class Accelerator:
         return self.prepare_one(first)
 
     def prepare_one(self, each):
-        if isinstance(each, torch.optim.Optimizer):
-            self.optimizers.append(each)
         self.everything.append(each)
         return Prepared(each, self)
 
@@ -147,10 +144,9 @@ class Accelerator:
 
     def unscale_gradients(self, optimizer=None):
         if self.scaler is not None:
-            if not self.optimizers:
-                touch(self.scaler, *self.everything)
-            for each in self.optimizers:
-                self.scaler.unscale_(each)
+            for each in self.everything:
+                if hasattr(each, "param_groups"):
+                    self.scaler.unscale_(each)
 
     def clip_grad_norm_(self, parameters, max_norm, norm_type=2):
         self.unscale_gradients()
@@ -250,6 +246,10 @@ MODELS: Mapping[str, str] = {
     "fairseq.optim": "from fairseq.optim.amp_optimizer import AMPOptimizer",
 }
 
+#: A class of more statements is followed in its own module only. Accelerate's has 1,600 (one use of it takes all that a
+#: function may cost), the next smaller one, of Fabric, 375.
+MAX_STATEMENTS = 1000
+
 
 @dataclass
 class Models:
@@ -265,6 +265,16 @@ class Models:
     def standing_in(self, name: str) -> ModuleIndex | None:
         """The model of a module whose source is not part of the program."""
         return self._index(name, MODELS[name]) if name in MODELS else None
+
+    def in_place_of(self, cls: ClassInfo) -> ClassInfo | None:
+        """The model of a class whose source is there, but too large to be followed wherever it is used."""
+        parts = cls.module.parts
+        for start in range(len(parts)):
+            name = ".".join(parts[start:])
+            if name in MODELS:
+                model = self._index(name, MODELS[name]).classes.get(cls.name)
+                return model if model is not None and cls.statements > MAX_STATEMENTS else None
+        return None
 
     def used_by(self, module: ModuleIndex) -> frozenset[str]:
         """The names of models that a module can mean, as far as its imports tell."""

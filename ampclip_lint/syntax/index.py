@@ -290,6 +290,11 @@ class ClassInfo:
         return frozenset(found)
 
     @cached_property
+    def statements(self) -> int:
+        """How many there are in it, those in its methods included."""
+        return sum(isinstance(node, ast.stmt) for node in ast.walk(self.node)) - 1
+
+    @cached_property
     def containers(self) -> frozenset[str]:
         """The attributes that its methods, whenever they assign one, make a new dict or set."""
         made: set[str] = set()
@@ -526,6 +531,8 @@ class Stands(Protocol):
 
     def standing_in(self, name: str) -> ModuleIndex | None: ...
 
+    def in_place_of(self, cls: ClassInfo) -> ClassInfo | None: ...
+
 
 class ProgramIndex:
     """All modules of a program, with the look-ups that cross files."""
@@ -722,7 +729,13 @@ class ProgramIndex:
         if module is None:
             around = self.resolve(head, importer, depth + 1)
             return self.resolve(f"{around}.{tail}", importer, depth + 1) if around not in (head, name) else name
-        return self.meaning(tail, module, depth) or name
+        return self._from_outside(self.meaning(tail, module, depth), importer) or name
+
+    def _from_outside(self, found: Meaning | None, importer: ModuleIndex | None) -> Meaning | None:
+        """What a name of a module means elsewhere: of a class perhaps its model."""
+        if self.models is None or not isinstance(found, ClassInfo) or found.module is importer or found.module.is_model:
+            return found
+        return self.models.in_place_of(found) or found
 
     def meaning(self, name: str, module: ModuleIndex, depth: int = 0) -> Meaning | None:
         """What a bare name means at the top level of a module; None where nothing there binds it."""
@@ -737,7 +750,7 @@ class ProgramIndex:
         for source in module.stars if depth < MAX_REEXPORTS else ():
             inside = self.module(source, module)
             if inside is not None and (found := self.meaning(name, inside, depth + 1)) is not None:
-                return found
+                return self._from_outside(found, module)
         return None
 
     def definition(self, name: str, importer: ModuleIndex | None = None) -> Definition | None:
