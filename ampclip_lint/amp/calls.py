@@ -645,17 +645,26 @@ class Calls(Expressions):
         used = self.attributes_used(text)
         if not used - GENERIC:
             return None
-        fitting = []
-        for cls in self.program.classes():
-            has = self.program.attributes(cls)
-            if used <= has or (self.program.outside_bases(cls) and used <= has | GENERIC and (used & has) - GENERIC):
-                fitting.append(cls)
-        if len(fitting) > 1:
-            derived = {base for cls in fitting for base in self.program.mro(cls)[1:]}
-            fitting = [cls for cls in fitting if cls not in derived]
+        fitting = self._fitting(used)
         if len(fitting) > 1:
             fitting = [cls for cls in fitting if cls.module is self.frame.info.module]
         return fitting[0] if len(fitting) == 1 else None
+
+    def _fitting(self, used: frozenset[str]) -> list[ClassInfo]:
+        """
+        The classes of the program with all of these attributes, of which a base outside the program may have what many
+        have; of a class and its bases the class.
+        """
+        known: dict[frozenset[str], list[ClassInfo]] = self.program.__dict__.setdefault("_fitting", {})
+        if used not in known:
+            fitting = [
+                cls
+                for cls in self.program.classes_with(used - GENERIC)
+                if used <= self.program.attributes(cls) or self.program.outside_bases(cls)
+            ]
+            bases = {base for cls in fitting for base in self.program.mro(cls)[1:]} if len(fitting) > 1 else ()
+            known[used] = [cls for cls in fitting if cls not in bases]
+        return known[used]
 
     def attributes_used(self, text: str) -> frozenset[str]:
         """The attributes that the current function (for ``self.x``: its class) reads from an expression."""

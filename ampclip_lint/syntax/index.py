@@ -820,6 +820,19 @@ class ProgramIndex:
             found = self._attributes[cls] = frozenset().union(*(current.attributes for current in self.mro(cls)))
         return found
 
+    @cached_property
+    def _holders(self) -> dict[str, list[ClassInfo]]:
+        table: dict[str, list[ClassInfo]] = {}
+        for cls in self.classes():
+            for name in self.attributes(cls):
+                table.setdefault(name, []).append(cls)
+        return table
+
+    def classes_with(self, names: Collection[str]) -> list[ClassInfo]:
+        """The classes that have all of these attributes, at least one, in the order of the program."""
+        rarest = min((self._holders.get(name, []) for name in names), key=len)
+        return [cls for cls in rarest if all(name in self.attributes(cls) for name in names)]
+
 
 def top_level_names(tree: ast.Module) -> frozenset[str]:
     """The classes and functions that a module defines."""
