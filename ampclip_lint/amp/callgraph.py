@@ -140,7 +140,7 @@ class Callees:
         if not candidates or all(self._program.is_foreign(receiver, info.module) for receiver in receivers):
             return
         own = info.owner is not None and receivers == {info.self_name} and _is_method(info.owner, name)
-        foreign = name in _COMMON and "" not in receivers
+        foreign = (name in _COMMON or _is_special(name)) and "" not in receivers
         bare = name in info.called_bare
         # ``parse(text)`` is no call of a method, unless that has been put under a name here.
         alone = receivers == {""} and self._is_bound_outside(name, info.module)
@@ -234,6 +234,11 @@ class CallGraph:
                 outermost.append(current)
             found.extend(dict.fromkeys(fresh))
         return outermost[::-1]
+
+
+def _is_special(name: str) -> bool:
+    """Whether it is a method that objects of any class may have, as `__setstate__`."""
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_method(owner: ClassInfo, name: str) -> bool:

@@ -408,8 +408,12 @@ class ModuleIndex:
     @cached_property
     def words(self) -> frozenset[str]:
         """Every name and attribute in the code, and what is imported."""
-        found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        found |= {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
         return frozenset(found.union(*(dotted.split(".") for dotted in self.imports.values())))
 
     @cached_property
