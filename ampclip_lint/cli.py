@@ -125,11 +125,14 @@ def _open_streams() -> Iterator[None]:
 
 @contextmanager
 def _seldom_swept() -> Iterator[None]:
-    """Syntax trees and states are kept or freed as they are; to look for cycles among them so often finds none."""
+    """
+    Syntax trees and states are kept or freed as they are; to look for cycles among them so often finds none, and to look
+    through all of a large program takes seconds.
+    """
     import gc
 
     usual = gc.get_threshold()
-    gc.set_threshold(50_000, *usual[1:])
+    gc.set_threshold(50_000, 40, 20)
     try:
         yield
     finally:

@@ -1112,9 +1112,9 @@ class Lowering(Calls):
             for method in cls.methods.values():
                 if (method.name == "__init__" and self.constructs) or method.self_name is None:
                     continue
-                for node in ast.walk(method.node):
+                for node in method.assignments:
                     for target in _attribute_targets(node, method.self_name):
-                        reassigned.setdefault(target, []).append((method, node))  # type: ignore[arg-type]
+                        reassigned.setdefault(target, []).append((method, node))
         for name, places in reassigned.items():
             current = self.flow.env.get(("a", key, name))
             if isinstance(current, Obj):

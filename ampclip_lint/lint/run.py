@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -520,8 +520,15 @@ class _Judge:
 
         if name not in self._comments:
             source = self.sources.get(name)
-            self._comments[name] = NONE if source is None else suppressions(source)
+            counts = source is not None and self._may_hold_comments(source.text.encode(errors="replace"))
+            self._comments[name] = suppressions(source) if counts and source is not None else NONE
         return self._comments[name]
+
+    @cached_property
+    def _may_hold_comments(self) -> Callable[[bytes], bool]:
+        from ampclip_lint.lint.suppress import hint
+
+        return hint(self.known)
 
     def _unused(self, name: str, codes: frozenset[str]) -> Iterator[UnusedSuppression]:
         """What the comments of a file name in vain, as far as this run can tell."""

@@ -88,9 +88,15 @@ class FunctionInfo:
         return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(self.node))
 
     @cached_property
+    def assignments(self) -> tuple[ast.Assign | ast.AnnAssign | ast.AugAssign, ...]:
+        """The statements in it, also in functions in it, that assign something."""
+        kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+        return tuple(node for node in statements_in(self.node) if isinstance(node, kinds))
+
+    @cached_property
     def is_small(self) -> bool:
         """A few statements without a loop that answer something or keep something: a test, a setter, a factory."""
-        statements = [node for node in ast.walk(self.node) if isinstance(node, ast.stmt)]
+        statements = statements_in(self.node)
         if len(statements) > 12 or any(isinstance(node, (ast.For, ast.While, ast.AsyncFor)) for node in statements):
             return False
         return any(
@@ -282,7 +288,7 @@ class ClassInfo:
                 if isinstance(target, ast.Name):
                     found.add(target.id)
         for method in self.methods.values():
-            for node in ast.walk(method.node):
+            for node in method.assignments:
                 for target in targets_of(node):
                     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                         if target.value.id == method.self_name:
@@ -292,7 +298,7 @@ class ClassInfo:
     @cached_property
     def statements(self) -> int:
         """How many there are in it, those in its methods included."""
-        return sum(isinstance(node, ast.stmt) for node in ast.walk(self.node)) - 1
+        return len(statements_in(self.node)) - 1
 
     @cached_property
     def containers(self) -> frozenset[str]:
@@ -300,7 +306,7 @@ class ClassInfo:
         made: set[str] = set()
         other: set[str] = set()
         for method in self.methods.values():
-            for node in ast.walk(method.node):
+            for node in method.assignments:
                 for target in targets_of(node):
                     if isinstance(target, ast.Attribute):
                         value = getattr(node, "value", None)
@@ -313,7 +319,7 @@ class ClassInfo:
         found: set[str] = set()
         for method in self.methods.values():
             arguments = method.arguments
-            for node in ast.walk(method.node):
+            for node in method.assignments:
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in arguments:
                     found.update(target.attr for target in node.targets if isinstance(target, ast.Attribute))
         return frozenset(found)
@@ -972,6 +978,15 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield current
         if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             pending.extend(ast.iter_child_nodes(current))
+
+
+def statements_in(node: ast.AST) -> list[ast.stmt]:
+    """A statement and those in it at any depth, in the order of `ast.walk`, without a look into expressions."""
+    found: list[Any] = [node]
+    for current in found:
+        for suite in ("body", "handlers", "orelse", "finalbody", "cases"):
+            found += getattr(current, suite, ())
+    return [statement for statement in found if isinstance(statement, ast.stmt)]
 
 
 def targets_of(node: ast.AST) -> list[ast.expr]:
