@@ -126,8 +126,8 @@ def _open_streams() -> Iterator[None]:
 @contextmanager
 def _seldom_swept() -> Iterator[None]:
     """
-    Syntax trees and states are kept or freed as they are; to look for cycles among them so often finds none, and to look
-    through all of a large program takes seconds.
+    Syntax trees and states are kept or freed as they are; to look for cycles among them so often finds none, and to
+    look through all of a large program takes seconds.
     """
     import gc
 

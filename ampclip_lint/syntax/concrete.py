@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import libcst as cst
 
@@ -62,29 +63,44 @@ class Unreadable(ValueError):
 
 
 class ConcreteFunction:
-    """A function's body as libcst statements, each paired with its ``ast`` twin."""
+    """
+    A function's body as libcst statements, each paired with its ``ast`` twin. It is parsed when somebody asks for it,
+    who gets `Unreadable` or `libcst.ParserSyntaxError` where that can't be done; a place needs no more than the twin.
+    """
 
     def __init__(self, info: FunctionInfo) -> None:
         self.info = info
         self._calls: dict[int, Span] = {}
         self._listed: set[int] = set()
-        if isinstance(info.node, ast.Module):
-            self.params: cst.Parameters | None = None
-            body: list[ast.stmt] = [
-                node
-                for node in info.node.body
-                if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            ]
-            check_size(body)
-            self.body: Sequence[cst.BaseStatement] = [self._module_statement(info.module, node) for node in body]
-            self.twins = body
-        else:
-            check_size([info.node])
-            definition = _cut(info.module, info.node)
-            self.params = definition.params
-            suite = definition.body
-            self.body = suite.body if isinstance(suite, cst.IndentedBlock) else [cst.SimpleStatementLine(suite.body)]  # type: ignore[arg-type]
-            self.twins = info.node.body
+
+    @cached_property
+    def _definition(self) -> cst.FunctionDef | None:
+        """None for the body of a module."""
+        node = self.info.node
+        if isinstance(node, ast.Module):
+            return None
+        check_size([node])
+        return _cut(self.info.module, node)
+
+    @property
+    def params(self) -> cst.Parameters | None:
+        return None if self._definition is None else self._definition.params
+
+    @cached_property
+    def body(self) -> Sequence[cst.BaseStatement]:
+        if self._definition is None:
+            check_size(self.twins)
+            return [self._module_statement(self.info.module, node) for node in self.twins]
+        suite = self._definition.body
+        return suite.body if isinstance(suite, cst.IndentedBlock) else [cst.SimpleStatementLine(suite.body)]  # type: ignore[arg-type]
+
+    @cached_property
+    def twins(self) -> list[ast.stmt]:
+        """Of a module without the definitions, which are functions of their own."""
+        if not isinstance(self.info.node, ast.Module):
+            return self.info.node.body
+        definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        return [node for node in self.info.node.body if not isinstance(node, definitions)]
 
     def _module_statement(self, module: ModuleIndex, node: ast.stmt) -> cst.BaseStatement:
         text = "".join(module.lines[node.lineno - 1 : node.end_lineno])
