@@ -257,3 +257,20 @@ NONE = Const(None)
 def options_of(value: Value | None) -> tuple[Value | None, ...]:
     """The values that a value may be: its options where it is a choice, else itself."""
     return value.options if isinstance(value, Choice) else (value,)
+
+
+@dataclass
+class Arguments:
+    """Evaluated arguments of a call."""
+
+    positional: list[Value] = field(default_factory=list)
+    keyword: dict[str, Value] = field(default_factory=dict)
+    open: bool = False
+
+    def get(self, index: int, name: str) -> Value | None:
+        if index < len(self.positional):
+            return self.positional[index]
+        return self.keyword.get(name)
+
+    def all(self) -> list[Value]:
+        return [*self.positional, *self.keyword.values()]
