@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import pairwise
 
 from ampclip_lint.diagnostics import Applicability, Diagnostic, Edit, Position, Span
 from ampclip_lint.records import dataclass
 from ampclip_lint.syntax.source import SourceFile
+
+SAFE, UNSAFE = Applicability.SAFE, Applicability.UNSAFE
 
 #: What stands between a code and the next one, or the one before, in one list.
 _NEXT_CODE = re.compile(r"[\s,]+(?=[A-Za-z]+[0-9]+(?!\w))")
@@ -20,6 +24,18 @@ class Candidate:
     message: str
     edits: tuple[Edit, ...]
     applicability: Applicability
+
+
+def proposed(message: str, edits: Iterable[Edit | None], applicability: Applicability) -> Candidate | None:
+    """A candidate; None where one of its edits can't be made, or two of them would meet."""
+    made = tuple(edits)
+    if any(edit is None for edit in made):
+        return None
+    whole = tuple(sorted((edit for edit in made if edit is not None), key=lambda edit: edit.span))
+    for left, right in pairwise(whole):
+        if left.span.filename == right.span.filename and left.span.end > right.span.start:
+            return None
+    return Candidate(message, whole, applicability)
 
 
 def place_of(source: SourceFile, span: Span) -> tuple[Position, Position]:
