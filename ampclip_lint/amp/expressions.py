@@ -230,6 +230,9 @@ class Expressions(Builder):
             if isinstance(found, Choice) and len(found.options) == 1:
                 self.assume(Atom(self.tag(found.key), Equals(0)), True)
                 return found.options[0]
+            if isinstance(found, Choice):
+                for how in sorted(self.left_open.get(found.key, ())):
+                    self.assume(Atom(self.tag(found.key), Equals(how)), False)  # else Python would raise here
             if found is not None:
                 return found
             info: FunctionInfo | None = frame.info

@@ -681,7 +681,8 @@ class _Linker:
     def _insert_given(self) -> Iterator[Ref]:
         """Optimizers that a call outside the program gives come into being where it is called.
 
-        Where that is behind a backward, the call may well give what had been there before it.
+        Where that is behind a backward, the call may well give what had been there before it; what is made for a module
+        is more likely a new one.
         """
         definitions: dict[Key, list[tuple[int, Key]]] = {}
         for node in self.graph.nodes:
@@ -702,13 +703,18 @@ class _Linker:
             pending += fresh_ones
         for optimizer in self.optimizers:
             symbol = self.low.keys[optimizer]
-            if symbol not in given or any(index in behind for index, _ in definitions[symbol]):
+            again = symbol in given and any(index in behind for index, _ in definitions[symbol])
+            if symbol not in given or (again and self.low.given_to.get(symbol, frozenset()).isdisjoint(self.modules)):
                 continue
             for index, _ in definitions[symbol]:
-                added = self.graph.add(NewOptimizer(optimizer, made=False), self.graph.nodes[index].place)
+                added = self.graph.add(NewOptimizer(optimizer, made=again), self.graph.nodes[index].place)
                 self.graph.edges[added], self.graph.edges[index] = self.graph.edges[index], []
                 self.graph.connect(index, Edge(added))
-                yield optimizer
+                if again:
+                    for edge in list(self.graph.edges[added]):
+                        self.graph.connect(index, Edge(edge.target, edge.guards, edge.doubt or "given again"))
+                else:
+                    yield optimizer
 
     def _missing(self, optimizer: Key, tests: set[Atom]) -> Iterator[Guard]:
         """What says that an optimizer is not there: a test for None, or another value in its place."""

@@ -72,7 +72,11 @@ _CLIPS = {
 }
 #: Faults that are about what was done to another optimizer than the one that is wrong.
 _SHARED = frozenset({FaultKind.CLIP_PARTIAL, FaultKind.UPDATE_BETWEEN_STEPS, FaultKind.DOUBLE_UNSCALE})
-_DOUBTS = {"exception": "an exception is raised here", "zero rounds": "a loop is left without a single round"}
+_DOUBTS = {
+    "exception": "an exception is raised here",
+    "given again": "the call gives the optimizer that there was",
+    "zero rounds": "a loop is left without a single round",
+}
 _PATH = re.compile(r"[A-Za-z_][\w.]*(\[[\w'\".-]+\][\w.]*)*")
 
 _COMPARISON = re.compile(r" (<|>|==|!=|<=|>=|in|is|and|or|not) |^not ")

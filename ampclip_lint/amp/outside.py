@@ -63,6 +63,8 @@ class Outside(Methods):
         self.in_question: dict[Subject, Ref] = {}
         #: What is none, by its class, even where a model has it step in worlds that do not exist.
         self.no_optimizers: set[Ref] = set()
+        #: What a call outside the program was given, by the symbol of what it gives: the keys of objects and modules.
+        self.given_to: dict[Key, frozenset[Key]] = {}
         self.no_grad = 0
         self.called: set[Key] = set()
 
@@ -317,7 +319,10 @@ class Outside(Methods):
                     reach = reach | {owner}
         if self.no_grad:
             reach = frozenset()
-        return Tensor(PLAIN, reach, base=self.fresh(self.label(node), _code(node)[:60]))
+        result = self.fresh(self.label(node), _code(node)[:60])
+        owners = (a.owners if isinstance(a, Params) else {self.key_of(a)} for a in arguments.all())
+        self.given_to[result.key] = frozenset(key for keys in owners for key in keys or () if key is not None)
+        return Tensor(PLAIN, reach, base=result)
 
     def escape(self, values: Iterable[Value], node: cst.Call) -> None:
         """Code that is not read got these: nothing is known any more of the scalers and optimizers among them."""
