@@ -328,6 +328,26 @@ def test_a_suite_behind_its_colon() -> None:
     assert fixes(text) == text.replace("if True: ", "if True: scaler.unscale_(optimizer); ")
 
 
+def test_a_fix_reads_no_function_that_it_does_not_concern(monkeypatch: pytest.MonkeyPatch) -> None:
+    import libcst
+
+    read: list[str] = []
+    parse = libcst.parse_module
+    monkeypatch.setattr(libcst, "parse_module", lambda text, *more: read.append(text) or parse(text, *more))
+    other = "\n\ndef report{}(values):\n    return sorted(values)\n"
+    text = (
+        BAD + "".join(map(other.format, range(3))) + '\n\nif __name__ == "__main__":\n    fit(None, [], None, None)\n'
+    )
+    assert fixes(text) == text.replace(CLIP, UNSCALE + CLIP)
+    assert read
+    assert not [text for text in read if "def report" in text]
+
+
+def test_a_function_that_libcst_cannot_take_keeps_no_other_from_being_fixed() -> None:
+    deep = f"\n\ndef deep(x):\n    return {'not ' * 1100}x\n\n\ndeep(1)\n"
+    assert fixes(BAD + deep) == GOOD + deep
+
+
 def test_two_fixes_on_one_line() -> None:
     text = f"""\
 {HEAD}def fit(model, loader, first, second, scaler):
