@@ -759,11 +759,18 @@ def analyse_function(info: FunctionInfo, program: ProgramIndex) -> FunctionAnaly
     return result
 
 
+class _Oversized:
+    """The classes of a program whose objects take too much to make."""
+
+    def __init__(self, _program: ProgramIndex) -> None:
+        self.classes: set[ClassInfo | None] = set()
+
+
 def _lowered(info: FunctionInfo, program: ProgramIndex) -> Lowering:
     """One root with all that it calls. Where what makes its object is too large, the object is as if it were given;
     that is the same for all methods.
     """
-    oversized: set[ClassInfo | None] = program.__dict__.setdefault("_oversized", set())
+    oversized = program.shared(_Oversized).classes
     constructs = info.owner not in oversized
     try:
         lowering = Lowering(program, constructs=constructs)

@@ -42,7 +42,7 @@ from ampclip_lint.amp.values import (
     options_of,
 )
 from ampclip_lint.flow.facts import SetConstant, Subject
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, dotted, qualified
+from ampclip_lint.syntax.index import ClassInfo, FunctionInfo, ModuleIndex, ProgramIndex, dotted, qualified
 
 #: Methods that torch's own objects have: seeing one of them says nothing about a class of the program.
 GENERIC = frozenset(
@@ -109,6 +109,30 @@ MAX_DEPTH = 14
 MAX_NESTED = 2
 #: The words of a generator that may give parameters.
 _OF_PARAMETERS = frozenset({"param_groups", "parameters", "named_parameters"})
+
+
+class _Fitting:
+    """Which classes of a program an object may be of, by the attributes that are used."""
+
+    def __init__(self, program: ProgramIndex) -> None:
+        self._program = program
+        self._known: dict[frozenset[str], list[ClassInfo]] = {}
+
+    def classes(self, used: frozenset[str]) -> list[ClassInfo]:
+        """
+        Those with all of these attributes, of which a base outside the program may have what many have; of a class and
+        its bases the class.
+        """
+        if used not in self._known:
+            program = self._program
+            fitting = [
+                cls
+                for cls in program.classes_with(used - GENERIC)
+                if used <= program.attributes(cls) or program.outside_bases(cls)
+            ]
+            bases = {base for cls in fitting for base in program.mro(cls)[1:]} if len(fitting) > 1 else ()
+            self._known[used] = [cls for cls in fitting if cls not in bases]
+        return self._known[used]
 
 
 class Calls(Outside):
@@ -310,7 +334,14 @@ class Calls(Outside):
         path = (*(self.frame.path if self.frame else ()), site)
         number = self.frame_ids.setdefault(path, len(self.frame_ids))
         frame = Frame(
-            number, path, info, self.concrete(info), lexical if lexical >= 0 else None, self.frame, self.place, bound
+            number,
+            path,
+            info,
+            self.concretes.function(info),
+            lexical if lexical >= 0 else None,
+            self.frame,
+            self.place,
+            bound,
         )
         if not self.scratch:
             self.followed.add(info)
@@ -539,26 +570,10 @@ class Calls(Outside):
         used = self.attributes_used(text)
         if not used - GENERIC:
             return None
-        fitting = self._fitting(used)
+        fitting = self.program.shared(_Fitting).classes(used)
         if len(fitting) > 1:
             fitting = [cls for cls in fitting if cls.module is self.frame.info.module]
         return fitting[0] if len(fitting) == 1 else None
-
-    def _fitting(self, used: frozenset[str]) -> list[ClassInfo]:
-        """
-        The classes of the program with all of these attributes, of which a base outside the program may have what many
-        have; of a class and its bases the class.
-        """
-        known: dict[frozenset[str], list[ClassInfo]] = self.program.__dict__.setdefault("_fitting", {})
-        if used not in known:
-            fitting = [
-                cls
-                for cls in self.program.classes_with(used - GENERIC)
-                if used <= self.program.attributes(cls) or self.program.outside_bases(cls)
-            ]
-            bases = {base for cls in fitting for base in self.program.mro(cls)[1:]} if len(fitting) > 1 else ()
-            known[used] = [cls for cls in fitting if cls not in bases]
-        return known[used]
 
     def attributes_used(self, text: str) -> frozenset[str]:
         """The attributes that the current function (for ``self.x``: its class) reads from an expression."""
@@ -587,29 +602,17 @@ class Calls(Outside):
             return Sym(("attr", self.key_of(base), name), text=self.text(node))
         return self.enter(method, -1, base, Arguments(), self.site(("property", self.label(node), name)))
 
-    def assigned_expression(self, node: ast.Assign | ast.AnnAssign) -> cst.BaseExpression | None:
-        """What an assignment assigns, the same tree each time; None where libcst can't read it."""
-        known: dict[ast.stmt, cst.BaseExpression | None]
-        known = self.program.__dict__.setdefault("_assigned_expressions", {})
-        if node not in known:
-            assert node.value is not None
-            try:
-                known[node] = cst.parse_expression(ast.unparse(node.value))
-            except cst.ParserSyntaxError:
-                known[node] = None
-        return known[node]
-
     def evaluate_elsewhere(self, module: ModuleIndex, node: ast.stmt) -> Value:
         """The value that a statement of a module's body assigns, without its operations."""
         assert isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
-        expression = self.assigned_expression(node)
+        expression = self.concretes.assigned(node)
         return NONE if expression is None else self.in_scratch(lambda: self._at_module(module, node, expression))
 
     def _at_module(self, module: ModuleIndex, node: ast.stmt, expression: cst.BaseExpression) -> Value:
         path: tuple[Key, ...] = (("module", module.name),)
         number = self.frame_ids.setdefault(path, len(self.frame_ids))
         saved = (self.frame, self.statement, self.twin, self.place)
-        self.frame = Frame(number, path, module.body, self.concrete(module.body), None)
+        self.frame = Frame(number, path, module.body, self.concretes.function(module.body), None)
         self.frames[number] = self.frame
         self.statement, self.twin = expression, node
         try:

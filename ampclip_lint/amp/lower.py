@@ -1069,7 +1069,7 @@ class Lowering(Calls):
         self.root = info
         frame_path: tuple[Key, ...] = (("root", info.module.name, info.qualname),)
         number = self.frame_ids.setdefault(frame_path, len(self.frame_ids))
-        self.frame = Frame(number, frame_path, info, self.concrete(info), None)
+        self.frame = Frame(number, frame_path, info, self.concretes.function(info), None)
         self.frames[number] = self.frame
         self.twin = info.node.body[0]
         self.statement = cst.Pass()
@@ -1134,7 +1134,7 @@ class Lowering(Calls):
             return None
         method, node = makers[0]
         assert isinstance(node, ast.Assign)
-        expression = self.assigned_expression(node)
+        expression = self.concretes.assigned(node)
         if expression is None:
             return None
 
@@ -1142,7 +1142,7 @@ class Lowering(Calls):
             path: tuple[Key, ...] = (("made", method.qualname, name),)
             number = self.frame_ids.setdefault(path, len(self.frame_ids))
             saved = (self.frame, self.statement, self.twin, self.place)
-            self.frame = Frame(number, path, method, self.concrete(method), None, None, None, instance)
+            self.frame = Frame(number, path, method, self.concretes.function(method), None, None, None, instance)
             self.frames[number] = self.frame
             self.statement, self.twin = expression, node
             try:

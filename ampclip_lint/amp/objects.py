@@ -31,8 +31,8 @@ from ampclip_lint.amp.values import (
 )
 from ampclip_lint.flow.facts import Atom, Equals, IsNone, Learn, Subject, Truthy
 from ampclip_lint.flow.graph import Graph
-from ampclip_lint.syntax.concrete import ConcreteFunction
-from ampclip_lint.syntax.index import ClassInfo, FunctionInfo
+from ampclip_lint.syntax.concrete import ConcreteFunctions
+from ampclip_lint.syntax.index import ClassInfo
 
 
 class Objects(Expressions):
@@ -40,7 +40,7 @@ class Objects(Expressions):
 
     def __init__(self, program: object) -> None:
         super().__init__(program)  # type: ignore[arg-type]
-        self.concretes: dict[FunctionInfo, ConcreteFunction] = {}
+        self.concretes = self.program.shared(ConcreteFunctions)
         self.owned: dict[Key, frozenset[Key] | None] = {}
         self.scaler_evidence: set[Ref] = set()
         self.constructed_scalers: set[Ref] = set()
@@ -109,16 +109,6 @@ class Objects(Expressions):
         slot = self.ref(("slot", self.frame.id, name, self.twin.lineno if self.twin is not None else 0), name)
         self.emit(Draft("store", (slot, value.unit)))
         return replace(value, unit=Stored(slot))
-
-    def concrete(self, info: FunctionInfo) -> ConcreteFunction:
-        found = self.concretes.get(info)
-        if found is None:
-            cache = self.program.__dict__.setdefault("_concrete", {})
-            found = cache.get(info)
-            if found is None:
-                found = cache[info] = ConcreteFunction(info)
-            self.concretes[info] = found
-        return found
 
     # -- scalers and optimizers -------------------------------------------------------------------------------------
 

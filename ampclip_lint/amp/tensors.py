@@ -163,7 +163,7 @@ class Tensors(Objects):
                 names = [dotted(call.func) or "" for call in ast.walk(statement) if isinstance(call, ast.Call)]
                 tails = [name.rpartition(".")[2] for name in names]
                 if any(tail.startswith(("clamp", "nan_to_num", "clip")) for tail in tails):
-                    return Place(Frame(-1, (), info, self.concrete(info), None), cst.Pass(), statement)
+                    return Place(Frame(-1, (), info, self.concretes.function(info), None), cst.Pass(), statement)
         return None
 
     def tensor_method(self, base: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -13,7 +13,7 @@ from functools import cached_property
 import libcst as cst
 
 from ampclip_lint.diagnostics import Position, Span
-from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex
+from ampclip_lint.syntax.index import FunctionInfo, ModuleIndex, ProgramIndex
 
 #: Fields that never hold an expression or statement.
 _LAYOUT = frozenset(
@@ -153,6 +153,30 @@ class ConcreteFunction:
                 for mine, their in zip(ours, theirs):
                     self._calls[id(mine)] = self.span(their)
         return self._calls.get(id(call)) or self.span(twin)
+
+
+class ConcreteFunctions:
+    """The functions of a program as libcst reads them, each once however many roots follow it."""
+
+    def __init__(self, _program: ProgramIndex) -> None:
+        self._functions: dict[FunctionInfo, ConcreteFunction] = {}
+        self._assigned: dict[ast.stmt, cst.BaseExpression | None] = {}
+
+    def function(self, info: FunctionInfo) -> ConcreteFunction:
+        found = self._functions.get(info)
+        if found is None:
+            found = self._functions[info] = ConcreteFunction(info)
+        return found
+
+    def assigned(self, node: ast.Assign | ast.AnnAssign) -> cst.BaseExpression | None:
+        """What an assignment assigns; None where libcst can't read it."""
+        if node not in self._assigned:
+            assert node.value is not None
+            try:
+                self._assigned[node] = cst.parse_expression(ast.unparse(node.value))
+            except cst.ParserSyntaxError:
+                self._assigned[node] = None
+        return self._assigned[node]
 
 
 def check_size(statements: Sequence[ast.stmt]) -> None:
