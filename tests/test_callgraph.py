@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from ampclip_lint.amp.callgraph import CallGraph
+from ampclip_lint.amp.models import Models
 from ampclip_lint.syntax.index import ModuleIndex, ProgramIndex
 from ampclip_lint.syntax.source import SourceFile
 
@@ -35,3 +36,18 @@ def test_what_every_object_has_is_called_only_by_who_speaks_of_the_class(method:
 def test_other_methods_are_called_by_who_imports_nothing_of_the_class() -> None:
     caller = "def restore(thing):\n    thing.take_a_step(1)\n"
     assert roots(wrapper=WRAPPER.format(method="take_a_step"), tokens=caller) == ["restore"]
+
+
+@pytest.mark.parametrize("statements", [10, 2000])
+def test_a_very_large_class_is_not_called_where_its_model_is_meant(statements: int) -> None:
+    body = "".join(f"        self.a{number} = {number}\n" for number in range(statements))
+    text = f"class Accelerator:\n    def make_ready(self, thing):\n        self.scaler.step(thing)\n{body}"
+    modules = [
+        ModuleIndex(SourceFile(name, None, text), ast.parse(text))
+        for name, text in {
+            "accelerate/accelerator.py": text,
+            "accelerate/again.py": "from .accelerator import Accelerator\n\n\ndef again(it):\n    it.make_ready(1)\n",
+        }.items()
+    ]
+    starts = [info.qualname for info in CallGraph(ProgramIndex(modules, Models())).roots()]
+    assert starts == (["again"] if statements < 1000 else ["Accelerator.make_ready"])

@@ -149,6 +149,8 @@ class Callees:
                 continue  # ``net.train()`` is no call of ``train(self, data)``.
             if not self._program.may_meet(info.module, callee.module):
                 continue
+            if callee.owner is not None and info.module is not callee.module and self._program.model_of(callee.owner):
+                continue  # The model is what is called.
             if callee.owner is not None and callee.name == name:
                 if alone:
                     continue

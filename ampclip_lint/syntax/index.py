@@ -743,9 +743,11 @@ class ProgramIndex:
 
     def _from_outside(self, found: Meaning | None, importer: ModuleIndex | None) -> Meaning | None:
         """What a name of a module means elsewhere: of a class perhaps its model."""
-        if self.models is None or not isinstance(found, ClassInfo) or found.module is importer or found.module.is_model:
-            return found
-        return self.models.in_place_of(found) or found
+        return (isinstance(found, ClassInfo) and found.module is not importer and self.model_of(found)) or found
+
+    def model_of(self, cls: ClassInfo) -> ClassInfo | None:
+        """The model that other modules mean instead of a class of the program."""
+        return None if self.models is None or cls.module.is_model else self.models.in_place_of(cls)
 
     def meaning(self, name: str, module: ModuleIndex, depth: int = 0) -> Meaning | None:
         """What a bare name means at the top level of a module; None where nothing there binds it."""
