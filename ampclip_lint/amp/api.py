@@ -31,13 +31,13 @@ class ClipCall:
     norm: tuple[int, str] | None = None
 
 
-_NORM = ClipCall("norm", (0, "parameters"), (1, "max_norm"))
+NORM = ClipCall("norm", (0, "parameters"), (1, "max_norm"))
 CLIPS: dict[str, ClipCall] = {
-    "torch.nn.utils.clip_grad_norm_": _NORM,
-    "torch.nn.utils.clip_grad_norm": _NORM,
-    "torch.nn.utils.clip_grad.clip_grad_norm_": _NORM,
-    "torch.nn.utils.clip_grad.clip_grad_norm": _NORM,
-    "apex.contrib.clip_grad.clip_grad_norm_": _NORM,
+    "torch.nn.utils.clip_grad_norm_": NORM,
+    "torch.nn.utils.clip_grad_norm": NORM,
+    "torch.nn.utils.clip_grad.clip_grad_norm_": NORM,
+    "torch.nn.utils.clip_grad.clip_grad_norm": NORM,
+    "apex.contrib.clip_grad.clip_grad_norm_": NORM,
     "torch.nn.utils.clip_grad_value_": ClipCall("value", (0, "parameters"), (1, "clip_value")),
     "torch.nn.utils.clip_grad.clip_grad_value_": ClipCall("value", (0, "parameters"), (1, "clip_value")),
     "torch.nn.utils.clip_grads_with_norm_": ClipCall(
@@ -81,8 +81,8 @@ IDENTITY = frozenset(
     }
 )
 
-#: Methods that return (something that stands for) the object they are called on.
-IDENTITY_METHODS = frozenset(
+#: Methods of modules that return the module.
+MODULE_METHODS = frozenset(
     {
         "cuda",
         "cpu",
@@ -93,6 +93,15 @@ IDENTITY_METHODS = frozenset(
         "float",
         "double",
         "bfloat16",
+        "compile",
+        "share_memory",
+        "requires_grad_",
+    }
+)
+
+#: Methods that return (something that stands for) the object they are called on.
+IDENTITY_METHODS = MODULE_METHODS | frozenset(
+    {
         "detach",
         "clone",
         "contiguous",
@@ -106,7 +115,6 @@ IDENTITY_METHODS = frozenset(
         "squeeze",
         "unsqueeze",
         "data",
-        "requires_grad_",
         "type",
         "abs",
         "amax",
@@ -115,8 +123,6 @@ IDENTITY_METHODS = frozenset(
         "expand_as",
         "norm",
         "all",
-        "compile",
-        "share_memory",
         "min",
         "copy",
         "median",

@@ -11,7 +11,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Frame, Scope
-from ampclip_lint.amp.expressions import BOUND_METHODS, _code, chosen
+from ampclip_lint.amp.expressions import BOUND_METHODS, chosen, code_of
 from ampclip_lint.amp.outside import Outside
 from ampclip_lint.amp.relevance import Relevance
 from ampclip_lint.amp.units import PLAIN
@@ -314,7 +314,7 @@ class Calls(Outside):
             key = self.key_of(function.bound)
             if reach is not None and key is not None:
                 reach = reach | {key} if function.info.name in ("forward", "__call__") else None
-        text = _code(node)[:60]
+        text = code_of(node)[:60]
         if self.no_grad:
             reach = frozenset()
         return Tensor(PLAIN, reach, base=self.fresh(self.label(node), text))
@@ -559,7 +559,7 @@ class Calls(Outside):
         if key is None or not isinstance(base, Sym):
             return None
         if key not in self.classes_of:
-            text = _code(node.value) if isinstance(node, cst.Attribute) else ""
+            text = code_of(node.value) if isinstance(node, cst.Attribute) else ""
             self.classes_of[key] = self._fitting_class(text)
         return self.classes_of[key]
 

@@ -227,10 +227,10 @@ class Expressions(Builder):
         frame: Frame | None = self.frame
         while frame is not None:
             found = self.flow.env.get(("v", frame.id, name))
-            if isinstance(found, Choice) and len(found.options) == 1:
-                self.assume(Atom(self.tag(found.key), Equals(0)), True)
-                return found.options[0]
             if isinstance(found, Choice):
+                if len(found.options) == 1:
+                    self.assume(Atom(self.tag(found.key), Equals(0)), True)
+                    return found.options[0]
                 for how in sorted(self.left_open.get(found.key, ())):
                     self.assume(Atom(self.tag(found.key), Equals(how)), False)  # else Python would raise here
             if found is not None:
@@ -855,7 +855,7 @@ class Expressions(Builder):
 
     def text(self, node: cst.CSTNode) -> str:
         """An expression as the source writes it."""
-        text = _code(node)
+        text = code_of(node)
         return text if len(text) <= 60 else text[:57] + "..."
 
     # -- assignment -------------------------------------------------------------------------------------------------
@@ -970,7 +970,7 @@ class Expressions(Builder):
             if items is not None:
                 self.assign(target, items[index])
             elif isinstance(value, Choice):
-                self.assign(target, self.fresh((self.label(node), index), _code(target)))
+                self.assign(target, self.fresh((self.label(node), index), code_of(target)))
             elif isinstance(value, Tensor):
                 self.assign(
                     target,
@@ -979,13 +979,13 @@ class Expressions(Builder):
                         value.reach,
                         value.of_gradients,
                         value.of_weights,
-                        self.fresh((self.label(node), index), _code(target)),
+                        self.fresh((self.label(node), index), code_of(target)),
                     ),
                 )
             elif (key := self.key_of(value)) is not None:
-                self.assign(target, Sym(("attr", key, ("item", index)), text=_code(target)))
+                self.assign(target, Sym(("attr", key, ("item", index)), text=code_of(target)))
             else:
-                self.assign(target, self.fresh((self.label(node), index), _code(target)))
+                self.assign(target, self.fresh((self.label(node), index), code_of(target)))
 
     @staticmethod
     def unpacked(value: Value, count: int) -> list[Value] | None:
@@ -1055,13 +1055,13 @@ def _fold(operator: cst.CSTNode, a: Hashable, b: Hashable) -> float | int | None
 _CODE: dict[int, tuple[cst.CSTNode, str]] = {}
 
 
-def _code(node: cst.CSTNode) -> str:
+def code_of(node: cst.CSTNode) -> str:
     """The text of an expression on one line; short and dotted ones without the printer."""
     match node:
         case cst.Name(value=name):
             return name
         case cst.Attribute():
-            return f"{_code(node.value)}.{node.attr.value}"
+            return f"{code_of(node.value)}.{node.attr.value}"
     known = _CODE.get(id(node))
     if known is not None and known[0] is node:
         return known[1]

@@ -703,8 +703,10 @@ class _Linker:
             pending += fresh_ones
         for optimizer in self.optimizers:
             symbol = self.low.keys[optimizer]
-            again = symbol in given and any(index in behind for index, _ in definitions[symbol])
-            if symbol not in given or (again and self.low.given_to.get(symbol, frozenset()).isdisjoint(self.modules)):
+            if symbol not in given:
+                continue
+            again = any(index in behind for index, _ in definitions[symbol])
+            if again and self.low.given_to.get(symbol, frozenset()).isdisjoint(self.modules):
                 continue
             for index, _ in definitions[symbol]:
                 added = self.graph.add(NewOptimizer(optimizer, made=again), self.graph.nodes[index].place)

@@ -6,7 +6,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, unit_of
-from ampclip_lint.amp.expressions import _code
+from ampclip_lint.amp.expressions import code_of
 from ampclip_lint.amp.tensors import Tensors
 from ampclip_lint.amp.units import PLAIN, Ref, ScaleOf
 from ampclip_lint.amp.values import (
@@ -48,7 +48,7 @@ class Methods(Tensors):
         raise NotImplementedError
 
     def known_method(self, base: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
-        text = _code(node.func.value) if isinstance(node.func, cst.Attribute) else getattr(base, "text", "")
+        text = code_of(node.func.value) if isinstance(node.func, cst.Attribute) else getattr(base, "text", "")
         if isinstance(base, Tensor) and base.of_gradients and name in ("isnan", "isinf", "isfinite"):
             return self.finite_test(node)
         match base:
@@ -114,21 +114,8 @@ class Methods(Tensors):
         if name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_gradients"):
             return self._method_clip(base, name, arguments, node)
         if api.says_clip(name) and any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]):
-            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
-        if name in (
-            "cuda",
-            "cpu",
-            "to",
-            "train",
-            "eval",
-            "half",
-            "float",
-            "double",
-            "bfloat16",
-            "compile",
-            "share_memory",
-            "requires_grad_",
-        ):
+            return self.clip(api.NORM, arguments, node)
+        if name in api.MODULE_METHODS:
             if name == "eval" or name == "train":
                 self.module_evidence.add(key)
             elif name == "requires_grad_":
@@ -163,7 +150,7 @@ class Methods(Tensors):
 
     @staticmethod
     def _argument_text(node: cst.Call) -> str:
-        return _code(node.args[0].value)[:40] if node.args else "?"
+        return code_of(node.args[0].value)[:40] if node.args else "?"
 
     def _step(self, base: Value, ref: Ref, first: Value | None, arguments: Arguments, node: cst.Call) -> Value:
         if first is None:

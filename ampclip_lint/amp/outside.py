@@ -9,7 +9,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, all_of, any_of, unit_of
-from ampclip_lint.amp.expressions import _code
+from ampclip_lint.amp.expressions import code_of
 from ampclip_lint.amp.methods import Methods
 from ampclip_lint.amp.tensors import is_floor
 from ampclip_lint.amp.units import PLAIN, Bounded, Inverse, Ref, Root
@@ -209,7 +209,7 @@ class Outside(Methods):
             if None not in keys:
                 return Sym(("pure", name, keys), text=self.text(node))
         if any(isinstance(a, (Params, Grads)) for a in arguments.positional[:1]) and api.says_clip(tail):
-            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+            return self.clip(api.NORM, arguments, node)
         return self.unknown_call(Ext(name), arguments, node)
 
     def _mapped(self, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -287,11 +287,11 @@ class Outside(Methods):
 
     def unknown_call(self, function: Value, arguments: Arguments, node: cst.Call) -> Value:
         """Code outside the program: scalers and optimizers that it receives escape."""
-        callee = _code(node.func)
+        callee = code_of(node.func)
         tail = callee.rpartition(".")[2]
         params_first = arguments.positional and isinstance(arguments.positional[0], (Params, Grads))
         if params_first and api.says_clip(tail) and len(arguments.all()) > 1:
-            return self.clip(api.ClipCall("norm", (0, "parameters"), (1, "max_norm")), arguments, node)
+            return self.clip(api.NORM, arguments, node)
         self.at(node)
         if tail in ("cosine_similarity", "normalize"):
             return Tensor(PLAIN, self.reach_of(arguments.all()))  # Free of any scale.
@@ -319,7 +319,7 @@ class Outside(Methods):
                     reach = reach | {owner}
         if self.no_grad:
             reach = frozenset()
-        result = self.fresh(self.label(node), _code(node)[:60])
+        result = self.fresh(self.label(node), code_of(node)[:60])
         owners = (a.owners if isinstance(a, Params) else {self.key_of(a)} for a in arguments.all())
         self.given_to[result.key] = frozenset(key for keys in owners for key in keys or () if key is not None)
         return Tensor(PLAIN, reach, base=result)

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ampclip_lint.amp import api
 from ampclip_lint.amp.builder import Draft, Frame, Place, unit_of
-from ampclip_lint.amp.expressions import _code
+from ampclip_lint.amp.expressions import code_of
 from ampclip_lint.amp.objects import Objects
 from ampclip_lint.amp.units import (
     PLAIN,
@@ -146,7 +146,7 @@ class Tensors(Objects):
         text = ""
         self.at(node)
         if isinstance(function, LambdaFn):
-            text = _code(self.lambdas[function.node][0].body)
+            text = code_of(self.lambdas[function.node][0].body)
         elif isinstance(function, Fn):
             text = " ".join(function.info.calls)
             self.place = self._clamp_in(function.info) or self.place

@@ -555,6 +555,7 @@ class ProgramIndex:
         # Nothing of a program changes any more, and the analysis asks the same over and over.
         self._bases: dict[ClassInfo, list[ClassInfo | str]] = {}
         self._outside: dict[ClassInfo, list[str]] = {}
+        self._models_of: dict[ClassInfo, ClassInfo | None] = {}
         self._attributes: dict[ClassInfo, frozenset[str]] = {}
         self._found: dict[tuple[str, ModuleIndex | None], ModuleIndex | None] = {}
         self._meanings: dict[tuple[str, ModuleIndex | None], Meaning] = {}
@@ -747,7 +748,10 @@ class ProgramIndex:
 
     def model_of(self, cls: ClassInfo) -> ClassInfo | None:
         """The model that other modules mean instead of a class of the program."""
-        return None if self.models is None or cls.module.is_model else self.models.in_place_of(cls)
+        if cls not in self._models_of:
+            models = None if cls.module.is_model else self.models
+            self._models_of[cls] = None if models is None else models.in_place_of(cls)
+        return self._models_of[cls]
 
     def meaning(self, name: str, module: ModuleIndex, depth: int = 0) -> Meaning | None:
         """What a bare name means at the top level of a module; None where nothing there binds it."""
